@@ -1,5 +1,6 @@
 #pragma once
 #include <tvm/ffi/function.h>
+#include <tvm/ffi/string.h>
 
 #include <string>
 #include <string_view>
@@ -18,6 +19,11 @@ void add_typed(std::string_view name, F&& f) {
 /// Adds a global function that looks at its arguments itself.
 inline void add_packed(std::string_view name, void (*f)(tvm::ffi::PackedArgs, tvm::ffi::Any*)) {
   tvm::ffi::Function::SetGlobal(name, tvm::ffi::Function::FromPacked(f), true);
+}
+
+/// Borrowed: valid as long as the string is.
+inline std::string_view as_view(const tvm::ffi::String& s) {
+  return {s.data(), s.size()};
 }
 
 }  // namespace outpost::vm

@@ -67,10 +67,16 @@ class DeviceApi {
   virtual Stream create_stream(DLDevice) { return nullptr; }
   virtual void release_stream(DLDevice, Stream) {}
   virtual void synchronize(DLDevice, Stream) {}
+  /// Makes `to` wait for what `from` holds now. Waiting on the host is right, if slow.
+  virtual void synchronize_streams(DLDevice device, Stream from, Stream) {
+    synchronize(device, from);
+  }
   virtual void set_stream(DLDevice, Stream) {}
   virtual Stream current_stream(DLDevice) { return nullptr; }
 };
 
+/// Device type numbers from here on are unknown to every process.
+inline constexpr int kDeviceTypes = 64;
 /// The kind's api, or null when this process has none. Plug-ins register theirs before first use.
 DeviceApi* find_device(DLDeviceType type);
 /// The same; throws `Device API cuda is not enabled.` (RuntimeError) when there is none.

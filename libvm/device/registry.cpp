@@ -9,9 +9,8 @@
 
 namespace outpost::vm {
 namespace {
-constexpr int kTypes = 64;
-std::array<DeviceApi*, kTypes>& table() {
-  static std::array<DeviceApi*, kTypes> apis{};
+std::array<DeviceApi*, kDeviceTypes>& table() {
+  static std::array<DeviceApi*, kDeviceTypes> apis{};
   static const bool once = [] {
     apis[kDLCPU] = &cpu_device();
     return true;
@@ -23,7 +22,7 @@ std::array<DeviceApi*, kTypes>& table() {
 
 DeviceApi* find_device(DLDeviceType type) {
   const auto index = static_cast<int>(type);
-  return index >= 0 && index < kTypes ? table()[static_cast<std::size_t>(index)] : nullptr;
+  return index >= 0 && index < kDeviceTypes ? table()[static_cast<std::size_t>(index)] : nullptr;
 }
 
 DeviceApi& device_api(DLDeviceType type) {
@@ -33,7 +32,7 @@ DeviceApi& device_api(DLDeviceType type) {
 
 void register_device(DeviceApi* api) {
   const auto index = static_cast<int>(api->type());
-  OUTPOST_ASSERT(index >= 0 && index < kTypes);
+  OUTPOST_ASSERT(index >= 0 && index < kDeviceTypes);
   table()[static_cast<std::size_t>(index)] = api;
 }
 
