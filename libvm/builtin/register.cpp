@@ -1,0 +1,13 @@
+#include "builtin/tables.h"
+#include "outpost/vm/builtins.h"
+
+namespace outpost::vm {
+
+void register_vm_builtins() {
+  register_builtins(shape_builtins());
+  register_builtins(check_builtins());
+  register_builtins(tuple_builtins());
+  register_builtins(call_builtins());
+}
+
+}  // namespace outpost::vm

@@ -1,0 +1,10 @@
+#pragma once
+#include "builtin/packed.h"
+
+namespace outpost::vm {
+// One table per file of builtins; register_vm_builtins() adds them all.
+std::span<const Builtin> shape_builtins();
+std::span<const Builtin> check_builtins();
+std::span<const Builtin> tuple_builtins();
+std::span<const Builtin> call_builtins();
+}  // namespace outpost::vm
