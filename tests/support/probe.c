@@ -1,5 +1,6 @@
-/* The probe library of the interop tests: functions that misbehave on request. Built with `cc -shared -fPIC`; no headers of
- * tvm-ffi, so that a board without them can be tested. `-DPROBE_VERSION=2` makes a second build that can be told apart. */
+/* The probe library of the interop tests: functions that misbehave on request. Built with
+ * `cc -shared -fPIC`; no headers of tvm-ffi, so that a board without them can be tested.
+ * `-DPROBE_VERSION=2` makes a second build that can be told apart. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
