@@ -1,4 +1,4 @@
-"""The demonstration behind scripts/demo: a compiled model on a board, requested through a tracker, checked and timed."""
+"""The demonstration behind scripts/demo: a compiled model on a board, requested through a tracker, checked, timed."""
 
 import json
 import os
