@@ -1,13 +1,17 @@
 #include "outpost/vm/runtime.h"
 
 #include "device/functions.h"
+#include "module/context_symbols.h"
 #include "outpost/vm/builtins.h"
+#include "thread/functions.h"
 
 namespace outpost::vm {
 void register_runtime() {
   static const bool once = [] {
+    register_context_symbols();
     register_device_functions();
     register_vm_builtins();
+    register_thread_functions();
     return true;
   }();
   (void)once;
