@@ -82,7 +82,6 @@ Result<> Session::get_attribute(DLDevice device) {
   OUTPOST_TRY(api, api_of(device));
   ffi::Any value;
   OUTPOST_CHECK(guarded([&] { value = api->attribute(device.device_id, attribute); }));
-  Result<> done;
   answer([&](rpc::PackedWriter out) {
     out.count(1);
     if (auto number = value.as<std::int64_t>())
@@ -92,7 +91,7 @@ Result<> Session::get_attribute(DLDevice device) {
     else
       out.none();
   });
-  return done;
+  return {};
 }
 
 Result<> Session::alloc_data(DLDevice device) {
