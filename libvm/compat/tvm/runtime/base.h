@@ -1,6 +1,5 @@
-/* What generated C host code includes under this name: export macro and the ABI it is written against. */
-#ifndef OUTPOST_COMPAT_TVM_RUNTIME_BASE_H_
-#define OUTPOST_COMPAT_TVM_RUNTIME_BASE_H_
+/* What generated C host code includes under this name: export macro and the ABI it wants. */
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -8,6 +7,4 @@
 
 #ifndef TVM_DLL
 #define TVM_DLL __attribute__((visibility("default")))
-#endif
-
 #endif

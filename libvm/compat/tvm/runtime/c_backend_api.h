@@ -1,7 +1,6 @@
-/* The functions that generated C host code calls in its process (module-format.md); libvm/module/c_symbols.cpp and
- * libvm/thread define them. All but AllocWorkspace return 0 when fine. */
-#ifndef OUTPOST_COMPAT_TVM_RUNTIME_C_BACKEND_API_H_
-#define OUTPOST_COMPAT_TVM_RUNTIME_C_BACKEND_API_H_
+/* The functions that generated C host code calls in its process (module-format.md);
+ * libvm/module/c_symbols.cpp defines them. All but AllocWorkspace return 0 when fine. */
+#pragma once
 
 #include <tvm/runtime/base.h>
 
@@ -28,12 +27,12 @@ TVM_DLL int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void* cdata, in
 TVM_DLL int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv* penv);
 
 /* Registers of a compiled VM function. */
-TVM_DLL int TVMBackendAnyListSetPackedArg(void* anylist, int index, TVMFFIAny* args, int arg_offset);
+TVM_DLL int TVMBackendAnyListSetPackedArg(void* anylist, int index, TVMFFIAny* args,
+                                          int arg_offset);
 TVM_DLL int TVMBackendAnyListResetItem(void* anylist, int index);
-TVM_DLL int TVMBackendAnyListMoveFromPackedReturn(void* anylist, int index, TVMFFIAny* args, int ret_offset);
+TVM_DLL int TVMBackendAnyListMoveFromPackedReturn(void* anylist, int index, TVMFFIAny* args,
+                                                  int ret_offset);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif
