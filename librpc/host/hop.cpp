@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "client/dial.h"
+#include "dial/dial.h"
 #include "wire/frame.h"
 
 namespace outpost::host {

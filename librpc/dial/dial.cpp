@@ -1,4 +1,4 @@
-#include "client/dial.h"
+#include "dial/dial.h"
 
 #include <fcntl.h>
 #include <netdb.h>
