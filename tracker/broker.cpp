@@ -54,13 +54,13 @@ Result<> Broker::request(ConnId client, const std::string& key, double priority,
   return {};
 }
 
-void Broker::heard(ConnId who, Time now, std::vector<Grant>& grants) {
+bool Broker::heard(ConnId who, Time now, std::vector<Grant>& grants) {
   const auto found = conns_.find(who);
-  if (found == conns_.end()) return;
+  if (found == conns_.end()) return false;
   Conn& c = found->second;
   c.heard = now;
   if (c.watched) watched_.splice(watched_.end(), watched_, c.watch);
-  if (!c.suspect) return;
+  if (!c.suspect) return false;
   c.suspect = false;
   c.since = now;
   watch(c);
@@ -70,6 +70,7 @@ void Broker::heard(ConnId who, Time now, std::vector<Grant>& grants) {
     touched.push_back(own.pool);
   }
   for (auto* pool : touched) match(*pool, now, grants);
+  return true;
 }
 
 void Broker::gone(ConnId who) {

@@ -82,8 +82,8 @@ class Broker {
   /// `client` stands in line. Limit: the connection has to be closed.
   Result<> request(ConnId client, const std::string& key, double priority, Time now,
                    std::vector<Grant>& grants);
-  /// A sign of life: a suspect is trusted again.
-  void heard(ConnId who, Time now, std::vector<Grant>& grants);
+  /// A sign of life. True when it was a suspect, which is trusted again.
+  bool heard(ConnId who, Time now, std::vector<Grant>& grants);
   /// The connection is gone: its devices and requests go with it.
   void gone(ConnId who);
   /// Withdraws the devices of those who have been silent for too long; gives who is newly suspect.

@@ -56,22 +56,49 @@ void TrackerCore::received(ConnId id, Bytes bytes, Time now, Outcome& out) {
     handshakes_.erase(peer.handshake);
     out.sends.push_back({id, rpc::encode_tracker_magic()});
   }
-  for (;;) {
+  answer_all(id, peer, now, out);
+}
+
+void TrackerCore::resume(ConnId id, Time now, Outcome& out) {
+  const auto found = peers_.find(id);
+  if (found != peers_.end()) answer_all(id, found->second, now, out);
+}
+
+bool TrackerCore::has_more(ConnId id) const {
+  const auto found = peers_.find(id);
+  return found != peers_.end() && found->second.more;
+}
+
+void TrackerCore::answer_all(ConnId id, Peer& peer, Time now, Outcome& out) {
+  peer.more = false;
+  std::size_t answer_bytes = 0;
+  for (auto sends = out.sends.size();;) {
     const auto text = peer.cutter.next();
     if (text.has_error()) return close(id, text.error().text, out);
-    if (!*text) return;
+    if (!*text) break;
     grants_.clear();
-    broker_.heard(id, now, grants_);
+    if (broker_.heard(id, now, grants_)) out.facts.push_back({Kind::trusted, id, peer.key});
     deliver(grants_, out);
     handle(id, peer, **text, now, out);
     if (out.stop || !peers_.contains(id)) return;
+    for (; sends < out.sends.size(); ++sends) answer_bytes += out.sends[sends].bytes.size();
+    peer.more = answer_bytes >= limits_.answer_bytes_pause;
+    if (peer.more) break;
   }
+  buffered_ += peer.cutter.pending() - peer.buffered;
+  peer.buffered = peer.cutter.pending();
+  if (buffered_ > limits_.buffered_bytes_max)
+    close(
+        id,
+        fmt::format("unfinished messages exceed buffered_bytes_max {}", limits_.buffered_bytes_max),
+        out);
 }
 
 void TrackerCore::gone(ConnId id) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   if (!found->second.greeted) handshakes_.erase(found->second.handshake);
+  buffered_ -= found->second.buffered;
   broker_.gone(id);
   server_infos_.erase(id);
   forget_key(found->second);

@@ -16,6 +16,8 @@ struct CoreLimits {
   BrokerLimits broker{};
   std::uint32_t message_bytes_max = rpc::kTrackerMessageBytesMax;
   std::size_t info_bytes_max = 65536;                ///< what a server may say about itself
+  std::size_t buffered_bytes_max = 256U << 20;       ///< unfinished messages of all peers together
+  std::size_t answer_bytes_pause = 256U << 10;       ///< answers of one input, then `resume` is due
   Time handshake_within = std::chrono::seconds{30};  ///< the magic, from the connection on
 };
 
@@ -29,6 +31,7 @@ struct Fact {
     waits_alone,  ///< detail: key; nobody offers that key at all
     granted,      ///< detail: match key; `other` is the server
     suspect,      ///< detail: its key
+    trusted,      ///< a suspect that asks again; detail: its key
   };
   Kind kind;
   ConnId conn;
@@ -67,6 +70,10 @@ class TrackerCore {
   void connected(ConnId id, std::string peer_host, Time now);
   /// Bytes in any segmentation. A connection that is unknown, or was closed by us, is ignored.
   void received(ConnId id, Bytes bytes, Time now, Outcome& out);
+  /// Goes on where `received` stopped because its answers grew large; see `has_more`.
+  void resume(ConnId id, Time now, Outcome& out);
+  /// Whole messages are left over: write what there is, then call `resume`, before more is read.
+  bool has_more(ConnId id) const;
   /// The peer closed, or is lost. What is due to it was sent before.
   void gone(ConnId id);
   void tick(Time now, Outcome& out);
@@ -81,11 +88,14 @@ class TrackerCore {
     std::string host;
     rpc::TrackerCutter cutter;
     bool greeted = false;
+    bool more = false;         ///< see has_more
+    std::size_t buffered = 0;  ///< its share of buffered_
     std::list<std::pair<Time, ConnId>>::iterator handshake;
     std::vector<rpc::InfoMember> info;  ///< of a server, merged
     std::string key;                    ///< as its info says
   };
 
+  void answer_all(ConnId id, Peer& peer, Time now, Outcome& out);
   void handle(ConnId id, Peer& peer, std::string_view text, Time now, Outcome& out);
   void put(ConnId id, const Peer& peer, const rpc::PutRequest& request, Time now, Outcome& out);
   void request(ConnId id, const rpc::DeviceRequest& request, Time now, Outcome& out);
@@ -102,6 +112,7 @@ class TrackerCore {
   std::list<std::pair<Time, ConnId>> handshakes_;                ///< deadlines, soonest first
   std::map<ConnId, std::string> server_infos_;                   ///< JSON text for SUMMARY
   std::unordered_map<std::string, std::size_t> servers_of_key_;  ///< by what their info says
+  std::size_t buffered_ = 0;
   std::vector<Grant> grants_;  ///< used again, so that no call allocates
 };
 

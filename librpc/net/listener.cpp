@@ -16,7 +16,6 @@
 namespace outpost::rpc {
 namespace {
 
-constexpr int kBacklog = 1024;
 constexpr int kAcceptsPerEvent = 32;  // so that a flood of connections cannot starve the sessions
 constexpr std::chrono::milliseconds kPause{200};
 
@@ -88,7 +87,7 @@ Attempt try_listen(const addrinfo& entry, std::uint16_t port, const ListenOption
   std::memcpy(&address, entry.ai_addr, entry.ai_addrlen);
   set_port(reinterpret_cast<sockaddr&>(address), port);
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), entry.ai_addrlen) != 0 ||
-      ::listen(fd.get(), kBacklog) != 0)
+      ::listen(fd.get(), options.backlog) != 0)
     return {{}, errno};
   return {std::move(fd), 0};
 }

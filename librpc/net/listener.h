@@ -20,6 +20,7 @@ struct ListenOptions {
       "0.0.0.0";               ///< name or address; every address of a name is bound, `::` is both
   std::uint16_t port = 0;      ///< 0: any free one
   std::uint16_t port_end = 0;  ///< last port tried, included
+  int backlog = 1024;          ///< connections that may wait to be accepted
   bool reuse_addr = true;      ///< a port whose last connections still linger may be taken
   std::chrono::seconds keepalive_idle{30};  ///< silence before the kernel probes a peer; 0: never
   std::chrono::seconds keepalive_interval{10};
