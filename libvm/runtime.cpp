@@ -4,6 +4,7 @@
 #include "module/context_symbols.h"
 #include "outpost/vm/builtins.h"
 #include "thread/functions.h"
+#include "time/evaluator.h"
 
 namespace outpost::vm {
 void register_runtime() {
@@ -12,6 +13,7 @@ void register_runtime() {
     register_device_functions();
     register_vm_builtins();
     register_thread_functions();
+    register_time_functions();
     return true;
   }();
   (void)once;
