@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "host/archive.h"
 #include "host/call.h"
+#include "module/library.h"
 
 namespace outpost::host {
 namespace ffi = tvm::ffi;
@@ -63,15 +64,9 @@ Result<ffi::Module> load_copy(const Folder& folder, std::string_view name) {
   to.reset();
   OUTPOST_TRY(const auto path, folder.path_of(copy_name));
   ffi::Optional<ffi::Module> module;
-  auto loaded = guarded([&] { module = ffi::Module::LoadFromFile(path); });
+  auto loaded = guarded([&] { module = vm::load_library(path, name); });
   (void)::unlink(path.c_str());
-  if (loaded.has_error()) {
-    auto error = std::move(loaded).error();
-    // The client knows its own name for the file, not that of the copy.
-    for (auto at = error.text.find(path); at != std::string::npos; at = error.text.find(path))
-      error.text.replace(at, path.size(), name);
-    return error;
-  }
+  if (loaded.has_error()) return std::move(loaded).error();
   return *std::move(module);
 }
 

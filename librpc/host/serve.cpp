@@ -1,6 +1,6 @@
 #include "host/serve.h"
 
-#include <tvm/ffi/extra/module.h>
+#include <dlfcn.h>
 
 #include <vector>
 
@@ -10,16 +10,32 @@
 
 namespace outpost::host {
 
+namespace {
+
+/// Loads one library of the operator for the life of the process: its symbols and the functions
+/// that it registers are there for every session, as with the peer's `--load-library`.
+Result<> load_operator_library(const std::string& path) {
+  const auto purpose = "cannot load library '" + path + "'";
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) return Error{Code::io, purpose + ": " + ::dlerror()};
+  using Hook = int (*)();
+  if (const auto hook = reinterpret_cast<Hook>(::dlsym(library, "outpost_server_init"))) {
+    int status = 0;
+    auto done = guarded([&] { status = hook(); });
+    if (done.has_error())
+      return wrap(std::move(done).error(), path + ": outpost_server_init failed");
+    if (status != 0)
+      return Error{Code::internal,
+                   path + ": outpost_server_init returned " + std::to_string(status)};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<> preload(const std::vector<std::string>& libraries) {
   OUTPOST_CHECK(guarded([] { vm::register_runtime(); }));
-  // Libraries of the operator stay for the life of the process: their functions are in libtvm_ffi's
-  // table.
-  static std::vector<tvm::ffi::Module> loaded;
-  for (const auto& path : libraries) {
-    auto done = guarded([&] { loaded.push_back(tvm::ffi::Module::LoadFromFile(path)); });
-    if (done.has_error())
-      return wrap(std::move(done).error(), "cannot load library '" + path + "'");
-  }
+  for (const auto& path : libraries) OUTPOST_CHECK(load_operator_library(path));
   return {};
 }
 
