@@ -35,6 +35,16 @@ def until(what, limit=5.0, step=0.02):
         time.sleep(step)
 
 
+def listens(port):
+    """The port is in the listen state; a stock server says that it is bound a moment before."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in pathlib.Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                return True
+    return False
+
+
 def alive(pid):
     """True while the process exists and is no zombie."""
     try:
@@ -151,6 +161,7 @@ class Daemon(Process):
         super().__init__(command, **more)
         try:
             self.host, self.port = host, int(self.wait_for(LISTENING, START_LIMIT)[1])
+            until(lambda: listens(self.port))
         except AssertionError:
             self.stop()
             raise
