@@ -19,6 +19,8 @@ template <class... F>
 struct Overload : F... {
   using F::operator()...;
 };
+template <class... F>
+Overload(F...) -> Overload<F...>;  // clang 14 does not deduce it for an aggregate
 
 Error malformed(std::string text) {
   return {Code::malformed, std::move(text)};
@@ -103,7 +105,7 @@ Result<TrackerRequest> decode_device_request(const JsonValue& args) {
   OUTPOST_TRY(const auto* priority, argument(args, 3, "priority of REQUEST"));
   if (!priority->is(Kind::number) && !priority->is(Kind::boolean))
     return malformed(fmt::format("priority of REQUEST is {}, not a number", kind_name(*priority)));
-  out.priority = priority->number;
+  out.priority = priority->number + 0.0;  // -0 becomes 0: they are one priority
   return TrackerRequest{std::move(out)};
 }
 
