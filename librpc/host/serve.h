@@ -24,8 +24,9 @@ struct SessionOptions {
 };
 
 /// Once per process, before the first session (and before any fork): registers every builtin and
-/// the symbols that compiled code imports, then loads the operator's libraries. Starts no thread.
-/// Error: a library that does not load.
+/// the symbols that compiled code imports, then loads the operator's libraries (dlopen, global) and
+/// calls `int outpost_server_init()` of those that export it. Starts no thread. Error: a library
+/// that does not load, or a hook that returns non-zero.
 Result<> preload(const std::vector<std::string>& libraries);
 
 /// Serves one session on a connected, blocking stream socket that is past the handshake, until it

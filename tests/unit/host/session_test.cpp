@@ -253,7 +253,8 @@ TEST(Session, RefusesAFrameAboveItsLimit) {
 TEST(Session, StopsWithoutAWordWhenTheDaemonHasTheTurn) {
   SessionPair s;
   s.init();
-  s.page().turn = Turn::taken;
+  for (auto idle = Turn::idle; !s.page().turn.compare_exchange_weak(idle, Turn::taken);)
+    idle = Turn::idle;
   ask_for(s, "x");
   EXPECT_EQ(s.leave(), SessionEnd::unknown);
 }
