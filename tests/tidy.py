@@ -49,10 +49,10 @@ BANNED = [
     (re.compile(r"\b(?:v?sprintf|strcpy|strcat|strtok|gets|atoi|atol|atof|tmpnam|mktemp)\s*\("), "unsafe call"),
     (re.compile(r"(?:\bstd::|(?<![\w>])::)system\s*\(|\bpopen\s*\("), "no shell: use the process runner"),
     (re.compile(r"\bstd::endl\b"), "std::endl flushes: write '\\n'"),
-    (re.compile(r"\busing namespace std\b"), "using namespace std"),
+    (re.compile(r"\busing namespace std;"), "using namespace std"),
     (re.compile(r"(?<![\w.>:])s?rand\s*\("), "rand(): use a seeded engine of <random>"),
 ]
-SLEEP = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep)\s*\(|(?<![\w.])sleep\s*\(|\btime\.sleep\s*\(")
+SLEEP = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep)\s*\(|(?:::|^\s*)sleep\s*\(|\btime\.sleep\s*\(")
 # The probe's job is to sleep; `until` polls what no event announces, with a limit.
 SLEEP_ALLOWED = {"tests/support/probe.c", "tests/interop/peers.py"}
 CLASS = re.compile(r"(?:struct|class|enum|union)\b")

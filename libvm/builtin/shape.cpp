@@ -74,7 +74,7 @@ std::int64_t pairs(const Args& args, int at, int after) {
   const auto n = args.integer(at);
   const auto left = args.size() - at - 1 - after;
   if (n < 0 || left < 0 || n != left / 2 || left % 2 != 0)
-    args.fail("TypeError", fmt::format("{} dimensions need {} values, {} follow", n, n * 2, left));
+    args.fail("TypeError", fmt::format("{} dimensions need two values each, {} follow", n, left));
   return n;
 }
 
