@@ -1,0 +1,30 @@
+# Installs into a fresh prefix, runs an installed program, and builds a stranger's project against the prefix.
+#   cmake -DBUILD_DIR=... -DSOURCE_DIR=... -P install_check.cmake
+set(work ${BUILD_DIR}/package-check)
+file(REMOVE_RECURSE ${work})
+file(MAKE_DIRECTORY ${work})
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "'${command}' ended with ${code}:\n${text}")
+  endif()
+  message(STATUS "${text}")
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix)
+file(GLOB programs ${work}/prefix/bin/*)
+list(LENGTH programs count)
+if(count EQUAL 0)
+  message(FATAL_ERROR "no program was installed")
+endif()
+foreach(program IN LISTS programs)
+  run(ldd ${program})
+  run(${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH ${program} --version)
+endforeach()
+
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/package/stranger -B ${work}/stranger -DCMAKE_PREFIX_PATH=${work}/prefix)
+run(${CMAKE_COMMAND} --build ${work}/stranger)
+run(${work}/stranger/stranger)
+file(REMOVE_RECURSE ${work})
