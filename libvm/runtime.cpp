@@ -1,5 +1,6 @@
 #include "outpost/vm/runtime.h"
 
+#include "builtin/functions.h"
 #include "device/functions.h"
 #include "module/context_symbols.h"
 #include "outpost/vm/builtins.h"
@@ -13,6 +14,7 @@ void register_runtime() {
     register_device_functions();
     register_vm_builtins();
     register_thread_functions();
+    register_library_builtins();
     register_time_functions();
     return true;
   }();

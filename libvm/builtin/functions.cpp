@@ -1,0 +1,12 @@
+#include "builtin/functions.h"
+
+#include "builtin/tables.h"
+
+namespace outpost::vm {
+
+void register_library_builtins() {
+  register_builtins(random_builtins());
+  register_builtins(measure_builtins());
+}
+
+}  // namespace outpost::vm
