@@ -24,7 +24,7 @@ ALLOWED = {
     "net": {"net", "core", "wire", "base"},
     "dial": {"dial", "wire", "base"},
     "host": {"host", "dial", "core", "wire", "base", "vm", "vm/format", "vm/verify"},
-    "server": {"server", "net", "core", "wire", "base"},
+    "server": {"server", "host", "net", "core", "wire", "base"},
     "sandbox": {"sandbox", "base"},
     "public": {"public"},
     "client": {"client", "dial", "public", "net", "core", "wire", "base", "host", "vm"},
