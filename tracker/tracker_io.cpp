@@ -27,10 +27,14 @@ constexpr std::size_t kIdleBytes = 4096;                ///< what an empty outpu
 constexpr std::chrono::seconds kLinger{1};              ///< for a peer to read why it was closed
 constexpr std::size_t kLingerBytes = 16U << 20;
 
+/// Edge-triggered: a level-triggered socket that was served keeps its place in epoll's list and
+/// would overtake one that spoke before it, but first come is first served here.
+constexpr std::uint32_t kReads = EPOLLIN | EPOLLRDHUP;
+
 struct Connection {
   unique_fd fd;
   rpc::WatchId watch = rpc::WatchId::none;
-  std::uint32_t watched_for = EPOLLIN;
+  std::uint32_t watched_for = EPOLLET | kReads;
   std::string out;
   std::size_t sent = 0;       ///< of `out`
   bool dirty = false;         ///< has answers of this event
@@ -38,7 +42,7 @@ struct Connection {
   bool known = true;          ///< to the core; false: only what is due is still sent
   bool write_closed = false;  ///< our side; the peer's bytes are thrown away
   std::size_t discarded = 0;
-  std::size_t sent_at_alarm = 0;
+  bool progress = false;  ///< something was sent since the alarm was set
   rpc::TimerId alarm;
 
   std::size_t unsent() const { return out.size() - sent; }
@@ -67,7 +71,8 @@ struct TrackerIo::Impl {
   void adopt(unique_fd socket, std::string peer) {
     const ConnId id{++last_id};
     auto made = std::make_unique<Connection>();
-    made->watch = loop.watch(socket.get(), EPOLLIN, [this, id](std::uint32_t e) { ready(id, e); });
+    made->watch =
+        loop.watch(socket.get(), EPOLLET | kReads, [this, id](std::uint32_t e) { ready(id, e); });
     if (made->watch == rpc::WatchId::none) return;  // out of kernel memory: the peer is closed
     made->fd = std::move(socket);
     const auto address = parse_host_port(peer, 0);
@@ -80,21 +85,26 @@ struct TrackerIo::Impl {
 
   void ready(ConnId id, std::uint32_t events) {
     auto* c = find(id);
-    if (!c) return;
-    if (events & EPOLLOUT) flush(id, *c);
+    if (c && (events & EPOLLOUT)) flush(id, *c);
     c = find(id);
-    if (c && c->known && core.has_more(id))
-      c->unsent() <= kPauseReadingBytes ? go_on(id) : void();
-    else if (c && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-      c->known ? read(id, *c) : discard(id, *c);
+    if (!c) return;
+    if (!c->known) {
+      if (c->write_closed || (events & (EPOLLHUP | EPOLLERR))) discard(id, *c);
+    } else if (core.has_more(id)) {
+      if (c->unsent() <= kPauseReadingBytes) go_on(id);
+    } else if (events & (kReads | EPOLLHUP | EPOLLERR)) {
+      read(id, *c, events);
+    }
     arm();
   }
 
-  void read(ConnId id, Connection& c) {
+  void read(ConnId id, Connection& c, std::uint32_t events) {
     const auto got = ::recv(c.fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got < 0 && errno == EAGAIN) return;
     if (got < 0) return drop(id, std::strerror(errno));
     if (got == 0) return finish(id, c, "closed by the peer");
+    const bool rest =
+        static_cast<std::size_t>(got) == buffer.size() || (events & ~EPOLLIN & ~EPOLLOUT);
     c.answered = false;
     outcome.clear();
     core.received(id, {buffer.data(), static_cast<std::size_t>(got)}, now(), outcome);
@@ -104,14 +114,21 @@ struct TrackerIo::Impl {
     apply();
     auto* still = find(id);
     if (still && (waits || !still->answered)) acknowledge(*still);
+    if (still && rest) look_again(*still);
   }
 
   void go_on(ConnId id) {
     outcome.clear();
     core.resume(id, now(), outcome);
     apply();
-    if (auto* c = find(id)) watch_for(id, *c);
+    auto* c = find(id);
+    if (!c) return;
+    watch_for(id, *c);
+    if (core.has_more(id)) look_again(*c);
   }
+
+  /// Edges tell of news only; what is left over comes again, behind the others.
+  void look_again(const Connection& c) { loop.change(c.watch, c.watched_for); }
 
   static void acknowledge(const Connection& c) {
     const int on = 1;
@@ -147,36 +164,39 @@ struct TrackerIo::Impl {
     if (c.unsent() != 0) {
       const auto put =
           ::send(c.fd.get(), c.out.data() + c.sent, c.unsent(), MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (put < 0 && errno != EAGAIN && errno != EINTR) return drop(id, std::strerror(errno));
+      if (put < 0 && errno != EAGAIN) return drop(id, std::strerror(errno));
       if (put > 0) c.sent += static_cast<std::size_t>(put);
+      if (put > 0) c.progress = true;
     }
     if (c.unsent() > limits.unsent_bytes_max) return drop(id, "does not read its answers");
     if (c.unsent() == 0) {
       c.sent = 0;
       c.out.capacity() > kIdleBytes ? std::string{}.swap(c.out) : c.out.clear();
-      loop.cancel(c.alarm);
       if (!c.known && !c.write_closed) return close_writing(id, c);
-    } else if (c.alarm.number == 0) {
-      c.sent_at_alarm = c.sent;
-      c.alarm = loop.after(limits.slow_reader, [this, id] { check_progress(id); });
+    } else if (c.sent > c.unsent()) {
+      c.out.erase(0, std::exchange(c.sent, 0));
     }
     watch_for(id, c);
   }
 
+  /// Reads only while the peer takes its answers, and minds that it does.
   void watch_for(ConnId id, Connection& c) {
     const bool more = c.known && core.has_more(id);
     const bool may_read = c.write_closed || (c.known && !more && c.unsent() <= kPauseReadingBytes);
-    const std::uint32_t events =
-        (may_read ? EPOLLIN : 0U) | (more || c.unsent() != 0 ? EPOLLOUT : 0U);
+    const bool writes = more || c.unsent() != 0;
+    const std::uint32_t events = EPOLLET | (may_read ? kReads : 0U) | (writes ? EPOLLOUT : 0U);
     if (events != std::exchange(c.watched_for, events)) loop.change(c.watch, events);
+    if (!writes && !c.write_closed) loop.cancel(c.alarm);
+    if (!writes || c.alarm.number != 0) return;
+    c.progress = false;
+    c.alarm = loop.after(limits.slow_reader, [this, id] { check_progress(id); });
   }
 
   void check_progress(ConnId id) {
     auto* c = find(id);
     if (!c) return;
     c->alarm = {};
-    if (c->sent == c->sent_at_alarm) return drop(id, "does not read its answers");
-    flush(id, *c);
+    c->progress ? watch_for(id, *c) : drop(id, "does not read its answers");
   }
 
   /// The peer has closed its side: what it owned is withdrawn now, what is due to it is sent.
@@ -196,16 +216,19 @@ struct TrackerIo::Impl {
   void close_writing(ConnId id, Connection& c) {
     c.write_closed = true;
     ::shutdown(c.fd.get(), SHUT_WR);
+    loop.cancel(c.alarm);
     c.alarm = loop.after(kLinger, [this, id] { drop(id, "closed"); });
     watch_for(id, c);
     discard(id, c);
   }
 
   void discard(ConnId id, Connection& c) {
-    const auto got = ::recv(c.fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got > 0) c.discarded += static_cast<std::size_t>(got);
-    if (got <= 0 || c.discarded > kLingerBytes) drop(id, "closed");
+    ssize_t got = 0;
+    while ((got = ::recv(c.fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT)) > 0) {
+      c.discarded += static_cast<std::size_t>(got);
+      if (c.discarded > kLingerBytes) break;
+    }
+    if (got >= 0 || errno != EAGAIN) drop(id, "closed");
   }
 
   void drop(ConnId id, std::string_view why) {
