@@ -24,6 +24,7 @@ struct LinkOptions {
   std::function<void(std::string_view)> log;  ///< empty: no log
   std::string peer;                           ///< for error texts
   std::string server_key;
+  std::shared_ptr<void> companion;  ///< let go after the socket is closed
 };
 
 /// Where the bytes of a result go: to `memory`, else to `sink`, else into the value.

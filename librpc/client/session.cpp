@@ -36,12 +36,13 @@ void log_to_stderr(std::string_view line) {
 }
 
 Session start(unique_fd socket, const ConnectOptions& options, std::string peer,
-              std::string server_key) {
+              std::string server_key, std::shared_ptr<void> companion = nullptr) {
   detail::LinkOptions link;
   link.answer = options.timeouts.answer;
   link.stall = options.timeouts.stall;
   link.peer = std::move(peer);
   link.server_key = std::move(server_key);
+  link.companion = std::move(companion);
   if (options.enable_logging) link.log = options.log ? options.log : &log_to_stderr;
   auto shared = std::make_shared<Link>(std::move(socket), std::move(link));
   std::vector<rpc::Value> constructor;
@@ -67,8 +68,8 @@ Session connect(const std::string& host, std::uint16_t port, const ConnectOption
   return start(std::move(socket), options, peer, checked(std::move(greeting)).server_key);
 }
 
-Session adopt(int socket, const ConnectOptions& options) {
-  return start(unique_fd{socket}, options, "the adopted socket", "");
+Session adopt(int socket, const ConnectOptions& options, std::shared_ptr<void> companion) {
+  return start(unique_fd{socket}, options, "the adopted socket", "", std::move(companion));
 }
 
 void Session::close() {

@@ -196,6 +196,8 @@ OUTPOST_CLIENT_API Session connect(const std::string& host, std::uint16_t port,
 
 /// A session over a stream socket that is connected and past the handshake. Takes `socket` over
 /// and closes it, also on an error. `key` and the connect and handshake limits are not used.
-OUTPOST_CLIENT_API Session adopt(int socket, const ConnectOptions& options = {});
+/// @param companion  kept until the session has ended and all that came from it is gone
+OUTPOST_CLIENT_API Session adopt(int socket, const ConnectOptions& options = {},
+                                 std::shared_ptr<void> companion = nullptr);
 
 }  // namespace outpost::client
