@@ -6,6 +6,7 @@ namespace outpost::vm {
 
 void register_library_builtins() {
   register_builtins(random_builtins());
+  register_builtins(sort_builtins());
   register_builtins(measure_builtins());
 }
 

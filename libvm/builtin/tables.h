@@ -9,5 +9,6 @@ std::span<const Builtin> tuple_builtins();
 std::span<const Builtin> call_builtins();
 // The same for register_library_builtins().
 std::span<const Builtin> random_builtins();
+std::span<const Builtin> sort_builtins();
 std::span<const Builtin> measure_builtins();
 }  // namespace outpost::vm
