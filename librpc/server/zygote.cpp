@@ -118,7 +118,10 @@ class Zygote {
     rusage used{};
     for (pid_t pid = 0; (pid = ::wait4(-1, &status, WNOHANG, &used)) > 0;) {
       const auto it = live_.find(pid);
-      if (it == live_.end()) continue;  // a worker's descendant that was handed to us
+      if (it == live_.end()) {  // a worker's descendant that was handed to us
+        ++orphans_;
+        continue;
+      }
       ::kill(-pid, SIGKILL);            // its group, at one blow
       Ended ended;
       ended.event.kind = ZygoteEvent::Kind::ended;
@@ -138,16 +141,14 @@ class Zygote {
 
   /// Kills what dead workers left behind, looking again until nothing is left.
   void sweep() {
-    std::uint32_t killed = 0;
+    bool left = false;
     for (const pid_t pid : children_of_self()) {
       if (live_.contains(pid)) continue;
       ::kill(pid, SIGKILL);
-      ++killed;
+      left = true;
     }
-    if (killed != 0) {
-      ended_.back().event.killed += killed;
-      return;  // they are reaped in the next round, and what they leave is seen then
-    }
+    if (left) return;  // they are reaped in the next round, and what they leave is seen then
+    ended_.back().event.killed = std::exchange(orphans_, 0);
     for (auto& ended : ended_) tell(ended);
     ended_.clear();
   }
@@ -208,6 +209,7 @@ class Zygote {
   unique_fd signals_;
   std::unordered_map<pid_t, Live> live_;
   std::vector<Ended> ended_;
+  std::uint32_t orphans_ = 0;  // reaped since the last end was told
   bool stopping_ = false;
 };
 

@@ -56,13 +56,13 @@ Result<std::optional<Hello>> parse_hello(Bytes received, std::uint32_t key_bytes
 
 Result<HelloKey> parse_key(std::string_view key) {
   if (!is_utf8(key)) return Error{Code::malformed, "key is not UTF-8"};
-  const auto colon = key.find(':');
+  const auto first = next_word(key);  // so a blank after the colon means an empty match key
+  const auto colon = first.find(':');
   if (colon == std::string_view::npos)
-    return Error{Code::malformed, fmt::format("key '{}' names no role before a colon", key)};
+    return Error{Code::malformed, fmt::format("key '{}' names no role before a colon", first)};
   HelloKey out;
-  out.role = key.substr(0, colon);
-  key.remove_prefix(colon + 1);
-  out.match_key = next_word(key);
+  out.role = first.substr(0, colon);
+  out.match_key = first.substr(colon + 1);
   constexpr std::string_view kTimeout = "-timeout=";
   for (auto word = next_word(key); !word.empty(); word = next_word(key)) {
     if (!word.starts_with(kTimeout)) continue;

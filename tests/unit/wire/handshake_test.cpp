@@ -57,7 +57,7 @@ TEST(Hello, SurvivesEveryByteAtEveryPlace) {
 }
 
 TEST(HelloKey, IsTakenApartAtBlanks) {
-  const auto key = parse_key("client: \t pi4:0.5  -other=1\n-timeout=2.5 tail").value();
+  const auto key = parse_key(" \t client:pi4:0.5  -other=1\n-timeout=2.5 tail").value();
   EXPECT_EQ(key.role, "client");
   EXPECT_EQ(key.match_key, "pi4:0.5");
   EXPECT_EQ(key.timeout_seconds, 2.5);
@@ -72,6 +72,10 @@ TEST(HelloKey, TheLastTimeoutWins) {
 TEST(HelloKey, MayHaveNoMatchKey) {
   EXPECT_EQ(parse_key("client:").value().match_key, "");
   EXPECT_EQ(parse_key("client:   ").value().match_key, "");
+  // the stock server splits the whole key at blanks, so the first word is "client:"
+  const auto key = parse_key("client: -timeout=2").value();
+  EXPECT_EQ(key.match_key, "");
+  EXPECT_EQ(key.timeout_seconds, 2.0);
 }
 
 TEST(HelloKey, RefusesWhatItCannotRead) {
