@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "host/call.h"
+#include "host/remote_session.h"
 #include "host/session.h"
 #include "outpost/vm/runtime.h"
 
@@ -34,7 +35,10 @@ Result<> load_operator_library(const std::string& path) {
 }  // namespace
 
 Result<> preload(const std::vector<std::string>& libraries) {
-  OUTPOST_CHECK(guarded([] { vm::register_runtime(); }));
+  OUTPOST_CHECK(guarded([] {
+    vm::register_runtime();
+    register_session_functions();
+  }));
   for (const auto& path : libraries) OUTPOST_CHECK(load_operator_library(path));
   return {};
 }

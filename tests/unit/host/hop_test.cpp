@@ -100,6 +100,45 @@ TEST(Hop, NamesTheAddressThatCannotBeReachedAndLetsTheClientTryAgain) {
   s.init();
 }
 
+TEST(RemoteSession, CallsFunctionsOfTheOtherServer) {
+  InnerServer inner;
+  test::SessionPair s;
+  s.init();
+  const auto module = s.call(s.global("rpc.Connect"), 4, [&](Packed& p) {
+    p.raw_string("127.0.0.1");
+    p.integer(inner.port());
+    p.raw_string("inner");
+    p.boolean(false);
+  });
+  ASSERT_EQ(module.code, FrameCode::return_value) << module.text();
+  EXPECT_EQ(module.values[0].integer, rpc::kModule);
+  const auto lookup = s.global("tvm.rpc.server.ModuleGetFunction");
+  const auto get = [&](std::string_view name) {
+    return s.call(lookup, 3, [&](Packed& p) {
+      p.module(module.values[1].handle());
+      p.raw_string(name);
+      p.boolean(true);
+    });
+  };
+  const auto make = get("vm.builtin.make_tuple").values[1].handle();
+  const auto item = get("vm.builtin.tuple_getitem").values[1].handle();
+  const auto tuple = s.call(make, 2, [](Packed& p) {
+    p.integer(5);
+    p.raw_string("a longer text");
+  });
+  ASSERT_EQ(tuple.code, FrameCode::return_value) << tuple.text();
+  const auto second = [&](std::int64_t index) {
+    return s.call(item, 2, [&](Packed& p) {
+      p.object(tuple.values[1].handle());
+      p.integer(index);
+    });
+  };
+  EXPECT_EQ(as_text(second(1).values[1].data), "a longer text");
+  EXPECT_EQ(second(9).code, FrameCode::exception);
+  EXPECT_EQ(get("no.such.function").values[1].kind, rpc::Kind::none);
+  s.leave();
+}
+
 TEST(Hop, RefusesWrongArgumentsAndTooManyHops) {
   test::SessionPair s;
   const auto attempt = [&](auto write, std::int32_t count) {
