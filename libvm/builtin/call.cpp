@@ -59,8 +59,9 @@ void invoke_closure(const Args& args, Any* out) {
     return call(closure->call, all.data(), all.size(), out);
   }
   if (args[1].type_index != kTVMFFIFunction)
-    args.fail("InternalError", "cannot call a value of type " + type_key(args[1]) +
-                                   "; a closure or function can be");
+    args.fail(
+        args[1].type_index < kTVMFFIStaticObjectBegin ? "TypeError" : "InternalError",
+        "cannot call a value of type " + type_key(args[1]) + "; a closure or function can be");
   call(args.function(1), in + 2, n - 2, out);
 }
 

@@ -1,4 +1,5 @@
 #include "builtin/tables.h"
+#include "exec/executable_module.h"
 #include "outpost/vm/builtins.h"
 
 namespace outpost::vm {
@@ -8,6 +9,8 @@ void register_vm_builtins() {
   register_builtins(check_builtins());
   register_builtins(tuple_builtins());
   register_builtins(call_builtins());
+  register_builtins(memory_builtins());
+  register_executable_loaders();
 }
 
 }  // namespace outpost::vm

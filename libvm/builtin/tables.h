@@ -7,6 +7,7 @@ std::span<const Builtin> shape_builtins();
 std::span<const Builtin> check_builtins();
 std::span<const Builtin> tuple_builtins();
 std::span<const Builtin> call_builtins();
+std::span<const Builtin> memory_builtins();
 // The same for register_library_builtins().
 std::span<const Builtin> random_builtins();
 std::span<const Builtin> sort_builtins();

@@ -109,6 +109,10 @@ class VerifiedExecutable {
   const Executable& get() const { return executable_; }
   const std::vector<Instruction>& code() const { return code_; }
   const std::vector<Operand>& operands() const { return operands_; }
+  /// The data of a tensor constant, the same bytes, lies elsewhere from now on.
+  void move_tensor(std::size_t constant, Bytes data) {
+    std::get<TensorConstant>(executable_.constants[constant]).data = data;
+  }
   /// Index of the function of this name, or -1.
   std::int64_t find(std::string_view name) const;
 
