@@ -3,6 +3,7 @@
 #include "builtin/functions.h"
 #include "device/functions.h"
 #include "module/context_symbols.h"
+#include "module/loaders.h"
 #include "outpost/vm/builtins.h"
 #include "thread/functions.h"
 #include "time/evaluator.h"
@@ -11,6 +12,7 @@ namespace outpost::vm {
 void register_runtime() {
   static const bool once = [] {
     register_context_symbols();
+    register_module_loaders();
     register_device_functions();
     register_vm_builtins();
     register_thread_functions();

@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "format/tensor.h"
 #include "outpost/vm/executable.h"
 
 namespace outpost::vm {
@@ -98,6 +99,8 @@ Result<std::uint64_t> tensor_file_bytes(const ByteReader& in, const TensorConsta
   return empty ? 0 : bytes;
 }
 
+}  // namespace
+
 Result<TensorConstant> read_tensor(ByteReader& in) {
   OUTPOST_TRY(const auto magic, in.le<std::uint64_t>("tensor magic"));
   if (magic != kTensorMagic)
@@ -130,6 +133,8 @@ Result<TensorConstant> read_tensor(ByteReader& in) {
   OUTPOST_TRY(t.data, in.take(wanted, "tensor data"));
   return t;
 }
+
+namespace {
 
 Result<Constant> read_constant(ByteReader& in) {
   OUTPOST_TRY(const auto tag, in.le<std::int32_t>("tag"));

@@ -1,3 +1,4 @@
+#include "format/tensor.h"
 #include "outpost/vm/executable.h"
 
 namespace outpost::vm {
@@ -49,19 +50,23 @@ struct ConstantWriter {
   }
   void operator()(const TensorConstant& v) const {
     out.le<std::int32_t>(70);
-    out.le(kTensorMagic);
-    out.le<std::uint64_t>(0);
-    out.le<std::int32_t>(kDLCPU);
-    out.le<std::int32_t>(0);
-    out.le(static_cast<std::int32_t>(v.dims.size()));
-    write_dtype(out, v.dtype);
-    for (const auto dim : v.dims) out.le(dim);
-    out.le(static_cast<std::int64_t>(v.data.size()));
-    out.bytes(v.data);
+    write_tensor(out, v);
   }
 };
 
 }  // namespace
+
+void write_tensor(ByteWriter& out, const TensorConstant& v) {
+  out.le(kTensorMagic);
+  out.le<std::uint64_t>(0);
+  out.le<std::int32_t>(kDLCPU);
+  out.le<std::int32_t>(0);
+  out.le(static_cast<std::int32_t>(v.dims.size()));
+  write_dtype(out, v.dtype);
+  for (const auto dim : v.dims) out.le(dim);
+  out.le(static_cast<std::int64_t>(v.data.size()));
+  out.bytes(v.data);
+}
 
 std::vector<std::byte> write_executable(const Executable& e) {
   std::vector<std::byte> bytes;

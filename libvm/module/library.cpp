@@ -1,23 +1,17 @@
 #include "module/library.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <tvm/ffi/function.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <vector>
 
-#include "base/unique_fd.h"
 #include "base/utf8.h"
 #include "module/elf_file.h"
 #include "module/library_bin.h"
+#include "module/mapped_file.h"
 #include "register.h"
 
 namespace outpost::vm {
@@ -34,36 +28,6 @@ using LibraryHandle = std::unique_ptr<void, CloseLibrary>;
 LibraryHandle open_library(const char* path, int flags) {
   return LibraryHandle{dlopen(path, flags | RTLD_LOCAL)};
 }
-
-/// A file's bytes without a copy of them.
-class MappedFile {
- public:
-  static Result<MappedFile> open(const std::string& path) {
-    const unique_fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-    struct stat facts {};
-    if (!fd || fstat(fd.get(), &facts) != 0)
-      return Error{Code::io, std::string{"cannot open the file: "} + std::strerror(errno)};
-    if (!S_ISREG(facts.st_mode)) return Error{Code::io, "not a regular file"};
-    const auto bytes = static_cast<std::size_t>(facts.st_size);
-    if (bytes == 0) return MappedFile{nullptr, 0};
-    void* data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (data == MAP_FAILED)
-      return Error{Code::io, std::string{"cannot map the file: "} + std::strerror(errno)};
-    return MappedFile{data, bytes};
-  }
-  MappedFile(MappedFile&& other) noexcept
-      : data_{std::exchange(other.data_, nullptr)}, bytes_{other.bytes_} {}
-  MappedFile& operator=(MappedFile&&) = delete;
-  ~MappedFile() {
-    if (data_ != nullptr) munmap(data_, bytes_);
-  }
-  Bytes bytes() const { return {static_cast<const std::byte*>(data_), bytes_}; }
-
- private:
-  MappedFile(void* data, std::size_t bytes) : data_{data}, bytes_{bytes} {}
-  void* data_;
-  std::size_t bytes_;
-};
 
 std::string join(const std::vector<std::string>& parts) {
   std::string out;
