@@ -44,17 +44,14 @@ unique_fd open_folder(int at, const char* name) {
   return unique_fd{::openat(at, name, kFlags)};
 }
 
-/// Removes what `folder` holds; folders in it move up into `root`, so that depth costs nothing.
-bool empty_into(int root, int folder, std::uint64_t& unique) {
+/// Removes the files of a folder; what is left are the folders in it.
+std::vector<std::string> remove_files(int folder) {
   ::fchmod(folder, S_IRWXU);
-  for (const auto& name : names_in(folder)) {
-    if (::unlinkat(folder, name.c_str(), 0) == 0 || errno == ENOENT) continue;
-    if (folder == root) continue;       // a folder: the caller goes into it
-    open_folder(folder, name.c_str());  // moving a folder needs the right to write into it
-    if (::renameat(folder, name.c_str(), root, fmt::format(".{}", ++unique).c_str()) != 0)
-      return false;
-  }
-  return true;
+  auto names = names_in(folder);
+  std::erase_if(names, [&](const std::string& name) {
+    return ::unlinkat(folder, name.c_str(), 0) == 0 || errno == ENOENT;
+  });
+  return names;
 }
 
 Error failed(const std::string& path, std::string_view what) {
@@ -92,24 +89,38 @@ Result<> make_folders(const std::string& path) {
 
 }  // namespace
 
-Result<> remove_tree(const std::string& path) {
-  const auto root = open_folder(AT_FDCWD, path.c_str());
-  if (!root) {
-    if (errno == ENOENT) return {};
-    return failed(path, "open the folder");
-  }
-  std::uint64_t unique = 0;
+Result<> empty_tree(const std::string& path) {
+  auto at = open_folder(AT_FDCWD, path.c_str());
+  if (!at) return failed(path, "open the folder");
+  // Down by name and up by "..", so that depth costs neither descriptors nor long paths. All who
+  // could move folders around meanwhile are dead.
+  struct Level {
+    std::string name;
+    std::vector<std::string> folders;  // in it, still to be removed
+  };
+  std::vector<Level> way{{"", remove_files(at.get())}};
   for (;;) {
-    if (!empty_into(root.get(), root.get(), unique)) return failed(path, "empty the folder");
-    const auto names = names_in(root.get());
-    if (names.empty()) break;
-    for (const auto& name : names) {
-      const auto inner = open_folder(root.get(), name.c_str());
-      if (!inner || !empty_into(root.get(), inner.get(), unique) ||
-          ::unlinkat(root.get(), name.c_str(), AT_REMOVEDIR) != 0)
-        return failed(path + "/" + name, "remove the folder");
+    if (!way.back().folders.empty()) {
+      auto name = std::move(way.back().folders.back());
+      way.back().folders.pop_back();
+      at = open_folder(at.get(), name.c_str());
+      if (!at) return failed(path + "/.../" + name, "open the folder");
+      way.push_back({std::move(name), remove_files(at.get())});
+      continue;
     }
+    if (way.size() == 1) break;
+    at.reset(::openat(at.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!at || ::unlinkat(at.get(), way.back().name.c_str(), AT_REMOVEDIR) != 0)
+      return failed(path + "/.../" + way.back().name, "remove the folder");
+    way.pop_back();
   }
+  return {};
+}
+
+Result<> remove_tree(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 && errno == ENOENT) return {};
+  OUTPOST_CHECK(empty_tree(path));
   if (::rmdir(path.c_str()) != 0 && errno != ENOENT) return failed(path, "remove the folder");
   return {};
 }

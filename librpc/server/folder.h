@@ -6,8 +6,11 @@
 
 namespace outpost::server {
 
-/// Removes a folder and all below it, whatever depth, names and modes a session gave them; follows
-/// no link out of it. A missing folder is fine. Io: says what could not be removed.
+/// Removes all below a folder, whatever depth, names and modes a session gave it; follows no link
+/// out of it. The folder is the owner's alone then. Io: says what could not be removed.
+Result<> empty_tree(const std::string& path);
+
+/// The same, and the folder too. A missing one is fine.
 Result<> remove_tree(const std::string& path);
 
 /// The daemon's own folder below the operator's work folder; sessions get folders in it. It is

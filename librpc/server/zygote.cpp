@@ -34,16 +34,48 @@ Error failed(std::string_view what) {
   return {Code::io, fmt::format("cannot {}: {}", what, std::strerror(errno))};
 }
 
+/// Folders of ended sessions, emptied, for new ones: on a disk, making and removing a folder can
+/// cost milliseconds, and a new name only microseconds.
+class FolderPool {
+ public:
+  explicit FolderPool(const std::string& root) : root_{root} {}
+
+  /// A folder of that name, empty and ours alone.
+  Result<std::string> make(std::uint64_t worker) {
+    auto path = fmt::format("{}/s{}", root_, worker);
+    while (!free_.empty()) {
+      const auto old = std::move(free_.back());
+      free_.pop_back();
+      if (::rename(old.c_str(), path.c_str()) == 0) return path;
+    }
+    if (::mkdir(path.c_str(), 0700) != 0) return failed("make a session's folder");
+    return path;
+  }
+  Result<> take_back(const std::string& path) {
+    if (free_.size() >= kFreeMax) return remove_tree(path);
+    OUTPOST_CHECK(empty_tree(path));
+    auto name = fmt::format("{}/.free{}", root_, ++last_free_);
+    if (::rename(path.c_str(), name.c_str()) != 0) return failed("put a session's folder away");
+    free_.push_back(std::move(name));
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t kFreeMax = 64;
+  const std::string& root_;
+  std::vector<std::string> free_;
+  std::uint64_t last_free_ = 0;
+};
+
 /// Both ends of what a new worker and the daemon talk through.
 struct Birth {
   WorkerPlace place;
   unique_fd control, output;  // the daemon's ends
 };
 
-Result<Birth> make_birth(const WorkerConfig& config, std::uint64_t worker) {
+Result<Birth> make_birth(const WorkerConfig& config, FolderPool& folders, std::uint64_t worker) {
   Birth birth;
-  birth.place.folder = fmt::format("{}/s{}", config.root, worker);
-  if (::mkdir(birth.place.folder.c_str(), 0700) != 0) return failed("make a session's folder");
+  OUTPOST_TRY(birth.place.folder, folders.make(worker));
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
     return failed("make a control socket");
@@ -122,7 +154,7 @@ class Zygote {
         ++orphans_;
         continue;
       }
-      ::kill(-pid, SIGKILL);            // its group, at one blow
+      ::kill(-pid, SIGKILL);  // its group, at one blow
       Ended ended;
       ended.event.kind = ZygoteEvent::Kind::ended;
       ended.event.pid = pid;
@@ -154,7 +186,7 @@ class Zygote {
   }
 
   void tell(Ended& ended) {
-    if (const auto removed = remove_tree(ended.folder); removed.has_error())
+    if (const auto removed = folders_.take_back(ended.folder); removed.has_error())
       std::strncpy(ended.event.text, removed.error().text.c_str(), sizeof ended.event.text - 1);
     (void)send_struct(channel_.get(), ended.event, {}, 0);
   }
@@ -175,7 +207,7 @@ class Zygote {
   }
 
   Result<> fork_worker(std::uint64_t worker) {
-    OUTPOST_TRY(auto birth, make_birth(config_, worker));
+    OUTPOST_TRY(auto birth, make_birth(config_, folders_, worker));
     const pid_t self = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) return failed("fork a worker");
@@ -206,6 +238,7 @@ class Zygote {
   unique_fd channel_;
   const WorkerConfig& config_;
   SessionFunction serve_;
+  FolderPool folders_{config_.root};
   unique_fd signals_;
   std::unordered_map<pid_t, Live> live_;
   std::vector<Ended> ended_;
@@ -215,11 +248,12 @@ class Zygote {
 
 /// One session after the other in this process; its end is told like a worker's.
 int run_serial(const unique_fd& channel, const WorkerConfig& config, SessionFunction serve) {
+  FolderPool folders{config.root};
   for (;;) {
     ForkRequest request;
     const auto got = receive_struct(channel.get(), request, 0);
     if (got.has_error() || got->bytes == 0) return 0;
-    auto birth = make_birth(config, request.first_worker);
+    auto birth = make_birth(config, folders, request.first_worker);
     if (birth.has_error() || ::chdir(birth->place.folder.c_str()) != 0 ||
         announce(channel.get(), request.first_worker, ::getpid(), *birth).has_error())
       return kFailedWorker;
@@ -230,7 +264,8 @@ int run_serial(const unique_fd& channel, const WorkerConfig& config, SessionFunc
     event.kind = ZygoteEvent::Kind::ended;
     event.worker = request.first_worker;
     event.pid = ::getpid();
-    if (::chdir("/") != 0 || remove_tree(birth->place.folder).has_error()) return kFailedWorker;
+    if (::chdir("/") != 0 || folders.take_back(birth->place.folder).has_error())
+      return kFailedWorker;
     if (send_struct(channel.get(), event, {}, 0).has_error()) return 0;
   }
 }

@@ -11,11 +11,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Keeps the lines, and ends the loop at each.
 class LinesLog final : public Log {
  public:
+  explicit LinesLog(EventLoop& loop) : loop_{loop} {}
   bool wants(LogLevel) const override { return true; }
-  void write(LogLevel, std::string_view event) override { lines.emplace_back(event); }
+  void write(LogLevel, std::string_view event) override {
+    lines.emplace_back(event);
+    loop_.stop();
+  }
   std::vector<std::string> lines;
+
+ private:
+  EventLoop& loop_;
 };
 
 class HandshakesTest : public testing::Test {
@@ -46,7 +54,7 @@ class HandshakesTest : public testing::Test {
   }
 
   EventLoop loop_;
-  LinesLog log_;
+  LinesLog log_{loop_};
   std::vector<Arrival> arrivals_;
   std::optional<Handshakes> handshakes_;
 };
@@ -81,11 +89,7 @@ TEST_F(HandshakesTest, EndAtTheirDeadline) {
   make({.deadline = 20ms});
   const auto client = connect("10.0.0.1:5");
   send(client, "\x71");
-  auto timer = loop_.after(2s, [this] { loop_.stop(); });
-  auto poll = loop_.after(60ms, [&] { loop_.stop(); });
   loop_.run();
-  loop_.cancel(timer);
-  loop_.cancel(poll);
   EXPECT_TRUE(is_closed(client));
   ASSERT_EQ(log_.lines.size(), 1u);
   EXPECT_EQ(log_.lines[0],
@@ -104,7 +108,6 @@ TEST_F(HandshakesTest, SayWhatAStrangerLooksLike) {
   make({});
   const auto client = connect("10.0.0.1:5");
   send(client, "GET / HTTP/1.1\r\n");
-  auto stop = loop_.after(50ms, [this] { loop_.stop(); });
   loop_.run();
   ASSERT_EQ(log_.lines.size(), 1u);
   EXPECT_NE(log_.lines[0].find("looks like HTTP"), std::string::npos);

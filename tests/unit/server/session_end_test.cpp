@@ -10,7 +10,9 @@
 namespace outpost::server {
 namespace {
 
-constexpr int exited(int code) { return code << 8; }
+constexpr int exited(int code) {
+  return code << 8;
+}
 
 struct Case {
   const char* name;
@@ -18,7 +20,9 @@ struct Case {
   const char* reason;
   const char* words;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 EndFacts reported(SessionEnd end, std::string text = "") {
   EndFacts facts;
@@ -46,15 +50,16 @@ TEST_P(SessionEnds, AreToldToLogAndClient) {
   EXPECT_EQ(story.reason, GetParam().reason);
   EXPECT_EQ(story.last_words, GetParam().words);
 }
-#define LOST(why) "the session's worker process ended during the session: " why "; the session is lost"
+#define LOST(why) \
+  "the session's worker process ended during the session: " why "; the session is lost"
 INSTANTIATE_TEST_SUITE_P(
     All, SessionEnds,
     testing::Values(
         Case{"shutdown", reported(SessionEnd::shutdown), "shutdown", ""},
         Case{"closed", reported(SessionEnd::closed), "closed by the client", ""},
         Case{"cut", reported(SessionEnd::cut), "closed by the client inside a frame", ""},
-        Case{"protocol", reported(SessionEnd::protocol, "bad\ncode"), "protocol error: bad\\x0acode",
-             ""},
+        Case{"protocol", reported(SessionEnd::protocol, "bad\ncode"),
+             "protocol error: bad\\x0acode", ""},
         Case{"io", reported(SessionEnd::io), "connection failed",
              "the session's worker lost its socket: connection failed; the session is lost"},
         Case{"segfault", died(SIGSEGV), "killed by signal 11 (SIGSEGV, Segmentation fault)",
@@ -82,10 +87,18 @@ TEST(SessionEnd, SaysNothingInsideAnAnswer) {
 }
 
 TEST(SessionEnd, WritesSecondsAsPythonDoes) {
-  const std::pair<double, const char*> cases[] = {
-      {2, "2.0"},      {0.5, "0.5"},       {0, "0.0"},           {-1, "-1.0"},      {10, "10.0"},
-      {1e16, "1e+16"}, {1e-05, "1e-05"},   {0.0001, "0.0001"},   {1.25, "1.25"},    {0.1, "0.1"},
-      {1e15, "1000000000000000.0"},        {123456789, "123456789.0"}};
+  const std::pair<double, const char*> cases[] = {{2, "2.0"},
+                                                  {0.5, "0.5"},
+                                                  {0, "0.0"},
+                                                  {-1, "-1.0"},
+                                                  {10, "10.0"},
+                                                  {1e16, "1e+16"},
+                                                  {1e-05, "1e-05"},
+                                                  {0.0001, "0.0001"},
+                                                  {1.25, "1.25"},
+                                                  {0.1, "0.1"},
+                                                  {1e15, "1000000000000000.0"},
+                                                  {123456789, "123456789.0"}};
   for (const auto& [value, text] : cases) EXPECT_EQ(python_float(value), text);
 }
 
@@ -96,7 +109,8 @@ TEST(SessionEnd, MakesAWholeExceptionFrame) {
   EXPECT_EQ(head.code, rpc::FrameCode::exception);
   EXPECT_EQ(head.body_bytes + 8, raw.size());
   std::vector<rpc::Value> values;
-  ASSERT_TRUE(rpc::decode_packed(Bytes{raw}.subspan(rpc::FrameHead::kBytes), {}, values).has_value());
+  ASSERT_TRUE(
+      rpc::decode_packed(Bytes{raw}.subspan(rpc::FrameHead::kBytes), {}, values).has_value());
   EXPECT_EQ(as_text(values.at(0).data), "it ended");
 }
 

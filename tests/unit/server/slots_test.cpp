@@ -40,7 +40,8 @@ TEST(Slots, CountAWaitingClientAgainstTheFreeOnes) {
   EXPECT_EQ(slots.free(), 3u);
 }
 
-RC_GTEST_PROP(Slots, NeverRunMoreThanTheirCountAndLoseNobody, (const std::vector<std::uint8_t>& steps)) {
+RC_GTEST_PROP(Slots, NeverRunMoreThanTheirCountAndLoseNobody,
+              (const std::vector<std::uint8_t>& steps)) {
   Slots slots{3};
   std::uint64_t entered = 0, started = 0, left = 0, running = 0;
   for (const auto step : steps) {
