@@ -29,8 +29,8 @@ Result<Broker::Put> Broker::put(ConnId server, const std::string& key, Offer off
                                           limits_.offers_per_connection_max)};
   heard(server, now, grants);
   if (!match_keys_.emplace(offer.match_key, &c).second) return Put::duplicate;
-  if (!c.holders.empty()) c.holders.pop_front();  // a device that is free again has lost its client
-  if (c.offers.empty() && c.holders.empty()) c.since = now;
+  if (c.offers.empty()) c.since = now;
+  if (c.handed_out != 0) --c.handed_out;  // a device that is free again has lost its client
   const auto arrival = ++arrivals_;
   c.offers.emplace(arrival, OwnOffer{pool, std::move(offer)});
   watch(c);
@@ -131,10 +131,9 @@ Board Broker::board(ConnId server) const {
   const auto found = conns_.find(server);
   if (found == conns_.end()) return {};
   const Conn& c = found->second;
-  if (c.suspect) return {BoardState::suspect, std::nullopt, c.since};
-  if (!c.offers.empty()) return {BoardState::free, std::nullopt, c.since};
-  if (!c.holders.empty()) return {BoardState::busy, c.holders.back(), c.since};
-  return {BoardState::away, std::nullopt, c.since};
+  if (c.suspect) return {BoardState::suspect, c.since};
+  if (!c.offers.empty()) return {BoardState::free, c.since};
+  return {c.handed_out != 0 ? BoardState::busy : BoardState::away, c.since};
 }
 
 Broker::Conn& Broker::conn(ConnId who, Time now) {
@@ -188,7 +187,7 @@ void Broker::hand_out(Pool& pool, Time now, std::vector<Grant>& grants) {
   auto own = server->offers.extract(arrival);
   const auto request = client->requests.extract(place.arrival);
   remember_used(*server, own.mapped().offer.match_key);
-  server->holders.push_back(client->id);
+  ++server->handed_out;
   if (server->offers.empty()) {
     unwatch(*server);
     server->since = now;

@@ -51,8 +51,7 @@ enum class BoardState : std::uint8_t {
 
 struct Board {
   BoardState state = BoardState::away;
-  std::optional<ConnId> holder;  ///< who was sent there last, while busy
-  Time since{};                  ///< when the state began
+  std::optional<Time> since{};  ///< when the state began; empty: it never offered anything
 };
 
 /// What foreign peers may make the broker keep.
@@ -129,7 +128,7 @@ class Broker {
     std::map<std::uint64_t, OwnOffer> offers;      ///< by arrival
     std::map<std::uint64_t, OwnRequest> requests;  ///< by arrival
     std::deque<std::string> used_keys;             ///< handed out, oldest first
-    std::deque<ConnId> holders;                    ///< clients sent there, oldest first
+    std::size_t handed_out = 0;                    ///< devices that clients were sent to
     Time since{};                                  ///< when its board changed its state
     std::list<Conn*>::iterator watch{};            ///< place in watched_, while it has offers
     bool watched = false;

@@ -40,7 +40,9 @@ void TrackerCore::connected(ConnId id, std::string peer_host, Time now) {
                                    .cutter = rpc::TrackerCutter{limits_.message_bytes_max},
                                    .handshake = at,
                                    .info = {},
-                                   .key = {}});
+                                   .key = {},
+                                   .since = now,
+                                   .holder = {}});
 }
 
 void TrackerCore::received(ConnId id, Bytes bytes, Time now, Outcome& out) {
@@ -139,7 +141,7 @@ void TrackerCore::handle(ConnId id, Peer& peer, std::string_view text, Time now,
                       [&](const rpc::PutRequest& r) { put(id, peer, r, now, out); },
                       [&](const rpc::DeviceRequest& r) { request(id, r, now, out); },
                       [&](rpc::UpdateInfoRequest& r) { update_info(id, peer, std::move(r), out); },
-                      [&](const rpc::SummaryRequest&) { answer(summary()); },
+                      [&](const rpc::SummaryRequest& r) { answer(summary(r.boards, now)); },
                       [&](const rpc::PendingMatchKeysRequest&) {
                         answer(rpc::encode_match_keys(broker_.match_keys(id)));
                       }},
@@ -198,6 +200,10 @@ void TrackerCore::forget_key(const Peer& peer) {
 
 void TrackerCore::deliver(const std::vector<Grant>& grants, Outcome& out) {
   for (const auto& grant : grants) {
+    const auto client = peers_.find(grant.client);
+    const auto server = peers_.find(grant.server);
+    if (client != peers_.end() && server != peers_.end())
+      server->second.holder = client->second.host;
     out.facts.push_back(
         {Kind::granted, grant.client, grant.offer.match_key, grant.server, grant.waited});
     out.sends.push_back(
@@ -209,15 +215,6 @@ void TrackerCore::deliver(const std::vector<Grant>& grants, Outcome& out) {
 void TrackerCore::close(ConnId id, std::string reason, Outcome& out) {
   gone(id);
   out.closes.push_back({id, std::move(reason)});
-}
-
-std::string TrackerCore::summary() {
-  std::vector<rpc::QueueInfo> queues;
-  for (const auto& q : broker_.queues()) queues.push_back({std::string{q.key}, q.free, q.pending});
-  std::vector<std::string_view> infos;
-  infos.reserve(server_infos_.size());
-  for (const auto& [id, text] : server_infos_) infos.push_back(text);
-  return rpc::encode_summary(queues, infos);
 }
 
 }  // namespace outpost::tracker

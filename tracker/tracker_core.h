@@ -93,6 +93,8 @@ class TrackerCore {
     std::list<std::pair<Time, ConnId>>::iterator handshake;
     std::vector<rpc::InfoMember> info;  ///< of a server, merged
     std::string key;                    ///< as its info says
+    Time since{};                       ///< of the connection
+    std::string holder;                 ///< of a server: the client that was sent there last
   };
 
   void answer_all(ConnId id, Peer& peer, Time now, Outcome& out);
@@ -103,7 +105,7 @@ class TrackerCore {
   void forget_key(const Peer& peer);
   void deliver(const std::vector<Grant>& grants, Outcome& out);
   void close(ConnId id, std::string reason, Outcome& out);
-  std::string summary();
+  std::string summary(bool boards, Time now) const;
 
   CoreLimits limits_;
   std::string stop_key_;

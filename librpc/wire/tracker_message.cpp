@@ -15,6 +15,8 @@ constexpr std::size_t kIdleBytesMax = 4096;  ///< what an emptied buffer may kee
 /// A summary is as large as the lab; its size is bounded by the cutter.
 constexpr JsonLimits kAnswerLimits{.depth_max = 32, .values_max = 1U << 24};
 
+constexpr std::string_view kBoards = "boards";
+
 template <class... F>
 struct Overload : F... {
   using F::operator()...;
@@ -166,7 +168,10 @@ std::string request_text(const TrackerRequest& request) {
                  begin(TrackerCode::update_info);
                  out += ", " + server_info_json(r.members);
                },
-               [&](const SummaryRequest&) { begin(TrackerCode::summary); },
+               [&](const SummaryRequest& r) {
+                 begin(TrackerCode::summary);
+                 if (r.boards) add_text(kBoards);
+               },
                [&](const PendingMatchKeysRequest&) { begin(TrackerCode::pending_match_keys); }},
       request);
   return out += ']';
@@ -210,6 +215,21 @@ ServerInfo read_server(const JsonValue& entry) {
     }
   }
   return out;
+}
+
+BoardInfo read_board(const JsonValue& entry) {
+  const auto server = read_server(entry);
+  const auto text = [&entry](std::string_view name) {
+    const auto* member = entry.find(name);
+    return member && member->is(Kind::string) ? std::optional{member->text} : std::nullopt;
+  };
+  const auto* seconds = entry.find("seconds");
+  return {.key = server.key,
+          .host = server.host,
+          .port = server.port,
+          .state = text("state").value_or(""),
+          .holder = text("holder"),
+          .state_seconds = seconds ? seconds->number : 0};
 }
 
 }  // namespace
@@ -301,7 +321,8 @@ Result<TrackerRequest> decode_tracker_request(std::string_view text) {
   if (code.number == 3) return decode_put(args);
   if (code.number == 4) return decode_device_request(args);
   if (code.number == 5) return decode_update_info(args);
-  if (code.number == 6) return TrackerRequest{SummaryRequest{}};
+  if (code.number == 6)
+    return TrackerRequest{SummaryRequest{args.items.size() > 1 && args.items[1].text == kBoards}};
   if (code.number == 7) return TrackerRequest{PendingMatchKeysRequest{}};
   return Error{Code::unsupported, fmt::format("unknown code {}", code.number)};
 }
@@ -330,7 +351,8 @@ std::string encode(const DeviceAnswer& answer) {
 }
 
 std::string encode_summary(const std::vector<QueueInfo>& queues,
-                           const std::vector<std::string_view>& server_infos) {
+                           const std::vector<std::string_view>& server_infos,
+                           const std::vector<std::string>* boards) {
   std::string out = "[0, {\"queue_info\": {";
   for (std::size_t i = 0; i < queues.size(); ++i) {
     if (i != 0) out += ", ";
@@ -342,7 +364,19 @@ std::string encode_summary(const std::vector<QueueInfo>& queues,
     if (i != 0) out += ", ";
     out += server_infos[i];
   }
-  return message(out += "]}]");
+  out += ']';
+  if (boards) out += fmt::format(", \"{}\": [{}]", kBoards, fmt::join(*boards, ", "));
+  return message(out += "}]");
+}
+
+std::string board_json(const BoardInfo& board, std::string_view addr_json) {
+  std::string out = "{\"key\": ";
+  append_json_string(out, board.key);
+  out += fmt::format(", \"addr\": {}, \"state\": ", addr_json);
+  append_json_string(out, board.state);
+  out += ", \"holder\": ";
+  board.holder ? append_json_string(out, *board.holder) : void(out += "null");
+  return out += fmt::format(", \"seconds\": {:.3f}}}", board.state_seconds);
 }
 
 std::string encode_match_keys(const std::vector<std::string>& keys) {
@@ -398,6 +432,10 @@ Result<SummaryAnswer> decode_summary(std::string_view text) {
   for (const auto& entry : servers->items) {
     if (!entry.is(Kind::object)) return malformed("an entry of server_info is not an object");
     out.servers.push_back(read_server(entry));
+  }
+  if (const auto* boards = value.find(kBoards); boards && boards->is(Kind::array)) {
+    out.boards.emplace();
+    for (const auto& entry : boards->items) out.boards->push_back(read_board(entry));
   }
   return out;
 }

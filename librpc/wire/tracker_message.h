@@ -90,7 +90,11 @@ struct UpdateInfoRequest {
   /// Puts the peer's address where `addr` has a null host.
   void fill_host(std::string_view peer_host);
 };
-struct SummaryRequest {};
+/// `[6]`, or `[6, "boards"]`: the stock tracker ignores the second element, ours then adds
+/// `boards`.
+struct SummaryRequest {
+  bool boards = false;
+};
 struct PendingMatchKeysRequest {};
 
 using TrackerRequest = std::variant<PingRequest, StopRequest, PutRequest, DeviceRequest,
@@ -127,20 +131,35 @@ struct ServerInfo {
   std::string port;                 ///< digits, whichever JSON kind they came as
   std::vector<InfoMember> members;  ///< the other ones
 };
+/// What one board does now. Only our tracker tells, and only when asked.
+struct BoardInfo {
+  std::string key;  ///< as in ServerInfo
+  std::string host;
+  std::string port;   ///< digits
+  std::string state;  ///< "free", "busy", "away" (registered, offers nothing) or "suspect" (silent)
+  std::optional<std::string> holder;  ///< address of the client that was sent there
+  double state_seconds = 0;           ///< how long it has been in that state
+};
 struct SummaryAnswer {
   std::vector<QueueInfo> queues;
   std::vector<ServerInfo> servers;
+  std::optional<std::vector<BoardInfo>> boards;  ///< empty from a stock tracker
 };
 
 std::string encode_status(TrackerStatus status);
 std::string encode(const DeviceAnswer& answer);
 /// @param server_infos  JSON texts of the entries, as `server_info_json` makes them
+/// @param boards  JSON texts as `board_json` makes them; null: they were not asked for
 std::string encode_summary(const std::vector<QueueInfo>& queues,
-                           const std::vector<std::string_view>& server_infos);
+                           const std::vector<std::string_view>& server_infos,
+                           const std::vector<std::string>* boards = nullptr);
 std::string encode_match_keys(const std::vector<std::string>& keys);
 
 /// The JSON text of one server's entry.
 std::string server_info_json(const std::vector<InfoMember>& members);
+
+/// @param addr_json  the board's `addr` as it was sent, `[host, port]`
+std::string board_json(const BoardInfo& board, std::string_view addr_json);
 
 Result<TrackerStatus> decode_status(std::string_view text);
 /// Denied: `[-1, "why"]`, with that text.

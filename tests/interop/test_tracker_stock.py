@@ -186,6 +186,18 @@ def test_t13_servers_come_back_after_the_tracker_was_killed_and_sessions_go_on(f
     assert idle.child.poll() is None
 
 
+def test_t17_each_board_says_its_state_holder_and_since_when(lab):
+    tracker, servers = lab
+    with RawTracker(tracker.address) as raw:
+        session = connect(tracker).request("board")
+        boards = raw.talk([6, "boards"])[1]["boards"]
+        assert sorted(b["addr"][1] for b in boards) == sorted(s.port for s in servers)
+        assert sorted((b["state"], b["holder"]) for b in boards) == [("busy", "127.0.0.1"), ("free", None)]
+        assert all(b["key"] == "server:board" and b["seconds"] >= 0 for b in boards)
+        del session
+        peers.until(lambda: raw.queue("board")["free"] == 2, limit=10.0)
+
+
 def test_a_tuner_style_client_counts_the_servers(lab):
     """The stock tuner's way to find out whether a board is there."""
     tracker, _ = lab

@@ -258,6 +258,30 @@ TEST(TrackerCore, TellsAtOnceWhenNobodyServesAKey) {
   EXPECT_EQ(lab.facts.back().kind, Fact::Kind::waits_alone);
 }
 
+TEST(TrackerCore, TellsWhatEachBoardDoesWhenAsked) {
+  Lab lab;
+  lab.join("one", "10.0.0.4");
+  lab.join("two", "10.0.0.5");
+  lab.join("client", "10.0.0.9");
+  lab.ask("one", R"([5, {"key": "server:k", "addr": [null, 1]}])");
+  lab.ask("two", R"([5, {"key": "server:k", "addr": [null, "2"]}])");
+  lab.ask("one", R"([3, "k", [1, "k:1"]])");
+  lab.now = 1s;
+  lab.ask("client", R"([4, "k", "", 1])");
+  lab.now = 3500ms;
+  const auto text = lab.ask("client", R"([6, "boards"])");
+  EXPECT_TRUE(text.ends_with(
+      R"("boards": [{"key": "server:k", "addr": ["10.0.0.4", 1], "state": "busy", "holder": "10.0.0.9", )"
+      R"("seconds": 2.500}, {"key": "server:k", "addr": ["10.0.0.5", "2"], "state": "away", )"
+      R"("holder": null, "seconds": 3.500}]}])"))
+      << text;
+  const auto read = rpc::decode_summary(text);
+  ASSERT_TRUE(read && read->boards);
+  EXPECT_EQ(read->boards->at(0).holder, "10.0.0.9");
+  EXPECT_EQ(read->boards->at(1).port, "2");
+  EXPECT_FALSE(rpc::decode_summary(lab.ask("client", "[6]"))->boards);
+}
+
 TEST(TrackerCore, BoundsWhatAServerSaysAboutItself) {
   Lab lab{{.info_bytes_max = 100}};
   lab.join("board");
