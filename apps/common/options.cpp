@@ -46,6 +46,16 @@ const CLI::App* named_app(const CLI::App& app) {
   return at;
 }
 
+/// A word where the name of a subcommand is wanted.
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  const auto near = nearest_name(word, names);
+  return fmt::format("unknown command '{}'{}", word,
+                     near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
+}
+
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -60,6 +70,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   }
   const auto* at = named_app(app);
   const auto extra = app.remaining(true);
+  if (at == &app && app.get_require_subcommand_min() > 0 && !extra.empty() &&
+      !extra.front().starts_with('-'))
+    return unknown_command(app, extra.front());
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) && !extra.empty()) {
     const auto word = extra.front();
     if (!word.starts_with('-')) return fmt::format("unexpected argument '{}'", word);

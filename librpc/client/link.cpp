@@ -200,14 +200,18 @@ Value Link::read_payload(std::uint64_t bytes, const Destination* to) {
 
 /// Grows with what arrives: a length alone costs no memory, beside address space.
 Result<> Link::take_blob(std::uint64_t bytes, const rpc::Progress& progress, Value::Blob& blob) {
-  blob.reserve(static_cast<std::size_t>(std::min(bytes, kBlobReserveBytesMax)));
-  while (blob.size() < bytes) {
-    const auto begin = blob.size();
-    const auto step = std::min(bytes - begin, kBlobStepBytes);
-    blob.resize(begin + static_cast<std::size_t>(step));
-    rpc::Progress of_step;
-    if (progress) of_step = [&](std::uint64_t done) { progress(begin + done); };
-    OUTPOST_CHECK(channel_.receive(std::span{blob}.subspan(begin), of_step));
+  try {
+    blob.reserve(static_cast<std::size_t>(std::min(bytes, kBlobReserveBytesMax)));
+    while (blob.size() < bytes) {
+      const auto begin = blob.size();
+      const auto step = std::min(bytes - begin, kBlobStepBytes);
+      blob.resize(begin + static_cast<std::size_t>(step));
+      rpc::Progress of_step;
+      if (progress) of_step = [&](std::uint64_t done) { progress(begin + done); };
+      OUTPOST_CHECK(channel_.receive(std::span{blob}.subspan(begin), of_step));
+    }
+  } catch (const std::bad_alloc&) {
+    return Error{outpost::Code::limit, fmt::format("no memory for {} bytes", bytes)};
   }
   return {};
 }

@@ -2,6 +2,7 @@
 #include <outpost/rpc/client.h>
 
 #include <atomic>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -158,6 +159,31 @@ struct Memory {
     if (kind == Kind::allocated) link->free_data(device, data);
     if (kind == Kind::owned) link->free_handle(owner);
   }
+};
+
+/// Keeps what a callback of the user throws until the transfer is through, since bytes that are on
+/// their way must be taken off the stream.
+class Guard {
+ public:
+  /// The same callback; it is not called again once it has thrown.
+  template <class... Args>
+  std::function<void(Args...)> keep(const std::function<void(Args...)>& callback) {
+    if (!callback) return {};
+    return [this, &callback](Args... args) {
+      if (thrown_) return;
+      try {
+        callback(args...);
+      } catch (...) {
+        thrown_ = std::current_exception();
+      }
+    };
+  }
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  std::exception_ptr thrown_;
 };
 
 /// The one place that looks into the public classes.

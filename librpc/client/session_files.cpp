@@ -30,9 +30,11 @@ Value call_kept(const Session& session, const std::string& function, std::string
 std::vector<std::byte> fetch(const Session& session, const char* function, std::string_view path,
                              const TransferOptions& options) {
   auto& link = Access::link(session);
+  detail::Guard guard;
   detail::Destination to;
-  to.progress = options.progress;
+  to.progress = guard.keep(options.progress);
   auto value = link.call_into(link.kept_global(function), std::vector{rpc::arg::string(path)}, to);
+  guard.rethrow();
   return std::get<Value::Blob>(std::move(value).take());
 }
 
@@ -40,10 +42,12 @@ void fetch_file(const Session& session, const char* function, std::string_view p
                 const std::string& local_path, const TransferOptions& options) {
   auto& link = Access::link(session);
   auto file = checked(rpc::NewFile::create(local_path));
+  detail::Guard guard;
   detail::Destination to;
-  to.progress = options.progress;
+  to.progress = guard.keep(options.progress);
   to.sink = [&](Bytes piece) { return file.write(piece); };
   link.call_into(link.kept_global(function), std::vector{rpc::arg::string(path)}, to);
+  guard.rethrow();
   checked(file.commit());
 }
 
@@ -52,11 +56,13 @@ void fetch_file(const Session& session, const char* function, std::string_view p
 void Session::upload(std::span<const std::byte> data, std::string_view target,
                      const TransferOptions& options) const {
   auto& link = Access::link(*this);
+  detail::Guard guard;
   detail::Source from;
   from.memory = data;
   from.bytes = data.size();
-  from.progress = options.progress;
+  from.progress = guard.keep(options.progress);
   link.call_from(link.kept_global(kUpload), std::vector{rpc::arg::string(target)}, from);
+  guard.rethrow();
 }
 
 void Session::upload_file(const std::string& path, std::string_view target,
@@ -64,12 +70,14 @@ void Session::upload_file(const std::string& path, std::string_view target,
   auto& link = Access::link(*this);
   const auto file = checked(rpc::open_local(path));
   const std::string own_name = std::filesystem::path{path}.filename().string();
+  detail::Guard guard;
   detail::Source from;
   from.file = file.fd.get();
   from.bytes = file.bytes;
-  from.progress = options.progress;
+  from.progress = guard.keep(options.progress);
   link.call_from(link.kept_global(kUpload),
                  std::vector{rpc::arg::string(target.empty() ? own_name : target)}, from);
+  guard.rethrow();
 }
 
 std::vector<std::byte> Session::download(std::string_view path,
@@ -81,8 +89,9 @@ std::size_t Session::download(std::string_view path, std::span<std::byte> into,
                               const TransferOptions& options) const {
   auto& link = Access::link(*this);
   std::uint64_t size = 0;
+  detail::Guard guard;
   detail::Destination to;
-  to.progress = options.progress;
+  to.progress = guard.keep(options.progress);
   to.memory = [&](std::uint64_t bytes) -> Result<std::span<std::byte>> {
     size = bytes;
     if (bytes > into.size())
@@ -91,7 +100,25 @@ std::size_t Session::download(std::string_view path, std::span<std::byte> into,
     return into.first(static_cast<std::size_t>(bytes));
   };
   link.call_into(link.kept_global(kDownload), std::vector{rpc::arg::string(path)}, to);
+  guard.rethrow();
   return static_cast<std::size_t>(size);
+}
+
+void Session::download_to(std::string_view path, const ByteSink& sink,
+                          const TransferOptions& options) const {
+  auto& link = Access::link(*this);
+  detail::Guard guard;
+  detail::Guard sink_guard;
+  detail::Destination to;
+  to.progress = guard.keep(options.progress);
+  const auto take = sink_guard.keep(sink);
+  to.sink = [&](Bytes piece) -> Result<> {
+    take(piece);
+    return {};
+  };
+  link.call_into(link.kept_global(kDownload), std::vector{rpc::arg::string(path)}, to);
+  sink_guard.rethrow();
+  guard.rethrow();
 }
 
 void Session::download_file(std::string_view path, const std::string& local_path,

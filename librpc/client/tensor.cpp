@@ -54,13 +54,15 @@ void in_blocks(const Tensor& tensor, std::uint64_t offset, std::uint64_t bytes,
   auto& link = *Access::memory_of(tensor).link;
   if (bytes == 0) return;
   const auto block = block_bytes(link, tensor, bytes);
+  detail::Guard guard;
+  const auto report = guard.keep(options.progress);
   for (std::uint64_t begin = 0; begin < bytes; begin += block) {
     const auto size = std::min(block, bytes - begin);
     rpc::Progress progress;
-    if (options.progress)
-      progress = [&](std::uint64_t done) { options.progress(begin + done, bytes); };
+    if (report) progress = [&](std::uint64_t done) { report(begin + done, bytes); };
     const Part part{tensor, offset + begin, size};
     copy(link, part.view(), begin, size, progress);
+    guard.rethrow();
   }
   // Memory of a device may be filled by a stream that is still at work.
   constexpr std::int32_t kCpu = 1;

@@ -43,6 +43,7 @@ class Tracker::Impl {
   /// Sends one message and waits for its answer's text; once more on a new connection when the old
   /// one turns out to be lost.
   std::string ask(const rpc::TrackerRequest& request, std::chrono::milliseconds limit);
+  rpc::DeviceAnswer wait_for_device(const std::string& key, const RequestOptions& options);
   std::chrono::milliseconds answer_limit() const { return options_.answer; }
   std::string where() const { return rpc::address_text(host_, port_); }
 
@@ -120,6 +121,18 @@ std::string Tracker::Impl::ask(const rpc::TrackerRequest& request,
   }
 }
 
+rpc::DeviceAnswer Tracker::Impl::wait_for_device(const std::string& key,
+                                                 const RequestOptions& options) {
+  try {
+    const auto text = ask(rpc::DeviceRequest{key, "", options.priority}, options.wait);
+    return checked(rpc::decode_device(text));
+  } catch (const RpcError& e) {
+    if (e.code() != Code::timeout) throw;
+    throw RpcError{Code::timeout, fmt::format("no device with key '{}' became free within {} ms",
+                                              key, options.wait.count())};
+  }
+}
+
 Tracker::Tracker(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
 Tracker::Tracker(Tracker&&) noexcept = default;
 Tracker& Tracker::operator=(Tracker&&) noexcept = default;
@@ -150,8 +163,7 @@ TrackerSummary Tracker::summary() {
 
 Session Tracker::request(const std::string& key, const RequestOptions& options) {
   for (int tries = 1;; ++tries) {
-    const auto text = impl_->ask(rpc::DeviceRequest{key, "", options.priority}, options.wait);
-    const auto device = checked(rpc::decode_device(text));
+    const auto device = impl_->wait_for_device(key, options);
     auto to = options.connect;
     to.key = device.match_key;
     if (to.timeouts.handshake.count() == 0) to.timeouts.handshake = kHandshakeLimit;

@@ -21,6 +21,9 @@ namespace outpost::client {
 
 class RemoteDevice;
 
+/// Takes the next piece of a download.
+using ByteSink = std::function<void(std::span<const std::byte> piece)>;
+
 /// One argument of a session constructor, owned.
 using ConstructorArgument =
     std::variant<std::int64_t, bool, double, std::string, std::vector<std::byte>>;
@@ -121,6 +124,9 @@ class OUTPOST_CLIENT_API Session {
   /// not fit.
   std::size_t download(std::string_view path, std::span<std::byte> into,
                        const TransferOptions& options = {}) const;
+  /// Piece by piece, in order, as the bytes arrive.
+  void download_to(std::string_view path, const ByteSink& sink,
+                   const TransferOptions& options = {}) const;
   /// Writes a local file that appears under its name only when it is whole.
   void download_file(std::string_view path, const std::string& local_path,
                      const TransferOptions& options = {}) const;
