@@ -17,7 +17,8 @@ TOTAL_MEMORY = 14  # attribute whose value is the machine's
 
 
 def load(name):
-    return [(m["from"], bytes.fromhex(m["hex"]), m["note"]) for m in json.loads((CAPTURES / f"{name}.json").read_text())]
+    text = (CAPTURES / f"{name}.json").read_text()
+    return [(m["from"], bytes.fromhex(m["hex"]), m["note"]) for m in json.loads(text)]
 
 
 def values_of(packed):
