@@ -211,7 +211,7 @@ def test_F07_a_work_folder_that_cannot_be_used_ends_the_start(tmp_path):
 
 def test_F07_a_noexec_work_folder_ends_the_start():
     noexec = [m.split()[1] for m in pathlib.Path("/proc/mounts").read_text().splitlines()
-              if "noexec" in m.split()[3].split(",") and "rw" in m.split()[3].split(",") and os.access(m.split()[1], os.W_OK)]
+              if {"noexec", "rw"} <= set(m.split()[3].split(",")) and os.access(m.split()[1], os.W_OK)]
     folder = next((m for m in noexec if m.startswith(("/dev/shm", "/run", "/tmp"))), None)
     if folder is None:
         pytest.skip("no writable noexec mount here")

@@ -271,7 +271,8 @@ TEST(TrackerCore, TellsWhatEachBoardDoesWhenAsked) {
   lab.now = 3500ms;
   const auto text = lab.ask("client", R"([6, "boards"])");
   EXPECT_TRUE(text.ends_with(
-      R"("boards": [{"key": "server:k", "addr": ["10.0.0.4", 1], "state": "busy", "holder": "10.0.0.9", )"
+      R"("boards": [{"key": "server:k", "addr": ["10.0.0.4", 1], )"
+      R"("state": "busy", "holder": "10.0.0.9", )"
       R"("seconds": 2.500}, {"key": "server:k", "addr": ["10.0.0.5", "2"], "state": "away", )"
       R"("holder": null, "seconds": 3.500}]}])"))
       << text;
