@@ -1,6 +1,5 @@
 """The demonstration behind scripts/demo: a compiled model on a board, requested through a tracker, checked, timed."""
 
-import json
 import os
 import pathlib
 import subprocess
@@ -17,66 +16,86 @@ import numpy as np  # noqa: E402
 import peers  # noqa: E402
 
 KEY = "demo-board"
-ROWS, INNER, COLUMNS = 64, 256, 128
+BATCH, INNER, HIDDEN, CLASSES = 16, 256, 128, 10
 
 
 def say(text=""):
     print(text, flush=True)
 
 
+def weights():
+    rng = np.random.default_rng(7)
+    shapes = [(INNER, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES)]
+    return [0.1 * rng.standard_normal(shape).astype("float32") for shape in shapes]
+
+
 def compile_model(path):
-    """relu(x @ w) as a library of the host, made by the stock compiler."""
+    """A perceptron with one hidden layer as a Relax library of the host, made by the stock compiler."""
     import tvm
-    from tvm import te
+    from tvm import relax
+    from tvm.script import relax as R
 
-    x = te.placeholder((ROWS, INNER), "float32", name="x")
-    w = te.placeholder((INNER, COLUMNS), "float32", name="w")
-    k = te.reduce_axis((0, INNER), name="k")
-    product = te.compute((ROWS, COLUMNS), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="product")
-    out = te.compute((ROWS, COLUMNS), lambda i, j: te.max(product[i, j], 0.0), name="relu")
-    tvm.compile(te.create_prim_func([x, w, out]), target="llvm").export_library(str(path))
+    first, bias, second = map(relax.const, weights())
+    x = relax.Var("x", R.Tensor([BATCH, INNER], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            hidden = builder.emit(relax.op.add(relax.op.matmul(x, first), bias))
+            hidden = builder.emit(relax.op.nn.relu(hidden))
+            out = builder.emit_output(relax.op.nn.softmax(relax.op.matmul(hidden, second)))
+        builder.emit_func_output(out)
+    tvm.compile(builder.get(), target="llvm").export_library(str(path))
 
 
-def run_stock_client(tracker, library, x, w):
+def expected(x):
+    first, bias, second = weights()
+    logits = np.maximum(x @ first + bias, 0) @ second
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def run_stock_client(tracker, library, x):
     import tvm
-    from tvm import rpc
+    from tvm import relax, rpc
 
     began = time.perf_counter()
     session = rpc.connect_tracker(tracker.host, tracker.port).request(KEY, session_timeout=60)
     granted = time.perf_counter()
     session.upload(str(library))
-    module = session.load_module(library.name)
     board = session.cpu()
-    far_x, far_w = tvm.runtime.tensor(x, board), tvm.runtime.tensor(w, board)
-    out = tvm.runtime.empty((ROWS, COLUMNS), "float32", board)
-    module["main"](far_x, far_w, out)
-    got = out.numpy()
+    machine = relax.VirtualMachine(session.load_module(library.name), board)
+    far = tvm.runtime.tensor(x, board)
+    got = machine["main"](far).numpy()
     done = time.perf_counter()
-    timing = module.time_evaluator("main", board, number=20, repeat=5)(far_x, far_w, out)
+    timing = machine.time_evaluator("main", board, number=20, repeat=5)(far)
     say(f"   granted after {1e3 * (granted - began):.1f} ms, "
         f"uploaded, loaded and run after {1e3 * (done - granted):.1f} ms more")
-    say(f"   relu(x @ w), {ROWS}x{INNER}x{COLUMNS}: mean {1e6 * timing.mean:.1f} us, min {1e6 * timing.min:.1f} us "
-        f"over {len(timing.results)} repeats on the board")
+    say(f"   on the board: mean {1e6 * timing.mean:.1f} us, min {1e6 * timing.min:.1f} us of 5 measurements")
     return got
 
 
+def compare(got, x):
+    want = expected(x)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    say(f"   equal to numpy's result; largest difference {float(np.abs(got - want).max()):.1e}")
+
+
 def outpost(*arguments):
-    return subprocess.run([peers.binary("outpost"), *map(str, arguments)], check=True, text=True,
-                          stdout=subprocess.PIPE).stdout
-
-
-def run_our_client(tracker, library, x, w, folder):
-    say("   $ outpost devices --tracker " + tracker.at)
-    for line in outpost("devices", "--tracker", tracker.at).splitlines():
+    """Runs the command line, shows it and what it printed."""
+    command = [str(a) for a in arguments]
+    say("   $ outpost " + " ".join(os.path.basename(c) if c.startswith("/") else c for c in command))
+    out = subprocess.run([peers.binary("outpost"), *command], check=True, text=True, stdout=subprocess.PIPE).stdout
+    for line in out.splitlines():
         say("     " + line)
+
+
+def run_command_line(tracker, library, x, folder):
+    outpost("devices", "--tracker", tracker.at)
     np.save(folder / "x.npy", x)
-    np.save(folder / "w.npy", w)
-    np.save(folder / "zero.npy", np.zeros((ROWS, COLUMNS), "float32"))
-    inputs = [folder / name for name in ("x.npy", "w.npy", "zero.npy")]
-    command = ["time", "--tracker", tracker.at, "--key", KEY, "--number", 20, "--repeat", 5, "--json", library, "main"]
-    say("   $ outpost time --tracker ... --key demo-board model.so main x.npy w.npy zero.npy")
-    timing = json.loads(outpost(*command, *inputs))
-    say(f"   mean {1e6 * timing['mean']:.1f} us, min {1e6 * timing['min']:.1f} us")
+    where = ["--tracker", tracker.at, "-k", KEY]
+    outpost("run", *where, library, "main", "-i", folder / "x.npy", "-o", folder / "out.npy")
+    compare(np.load(folder / "out.npy"), x)
+    outpost("time", *where, library, "main", "-i", folder / "x.npy", "-n", 20, "-r", 5)
 
 
 def show(farm, folder):
@@ -91,17 +110,11 @@ def show(farm, folder):
     say(f"   {library.name}, {library.stat().st_size / 1024:.0f} KiB")
 
     say("3. The stock client asks the tracker for the board, uploads, loads, runs, times")
-    rng = np.random.default_rng(7)
-    x, w = (rng.standard_normal(s).astype("float32") for s in ((ROWS, INNER), (INNER, COLUMNS)))
-    got = run_stock_client(tracker, library, x, w)
-    want = np.maximum(x @ w, 0)
-    error = float(np.abs(got - want).max())
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
-    say(f"   equal to numpy's result; largest difference {error:.1e}")
+    x = np.random.default_rng(8).standard_normal((BATCH, INNER)).astype("float32")
+    compare(run_stock_client(tracker, library, x), x)
 
-    if peers.binary("outpost"):
-        say("4. The same from the command line, without Python")
-        run_our_client(tracker, library, x, w, folder)
+    say("4. The same from the command line, without Python")
+    run_command_line(tracker, library, x, folder)
 
 
 def main():
