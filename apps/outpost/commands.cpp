@@ -181,7 +181,10 @@ void perform(Connection& connection, const Command& command) {
       for (const auto& name : c.names) to.session().remove(name);
     }
     void operator()(const LinkCommand& c) const { link(to.session(), c); }
-    void operator()(const RunCommand& c) const { run_function(to.session(), c); }
+    void operator()(const RunCommand& c) const {
+      const auto plan = plan_run(c);
+      run_function(to.session(), plan);
+    }
   };
   std::visit(Visitor{connection}, command);
   if (std::fflush(stdout) != 0)

@@ -30,6 +30,14 @@ struct UsageError : std::runtime_error {
 /// Runs one command; prints its outcome on standard output. Throws RpcError and UsageError.
 void perform(Connection& connection, const Command& command);
 
-void run_function(const client::Session& session, const RunCommand& command);
+/// What `run` and `time` were told, with its arguments understood.
+struct RunPlan {
+  RunCommand command;
+  std::vector<InputSpec> inputs;
+  std::vector<OutputSpec> outputs;
+};
+/// Throws UsageError, before anything is sent.
+RunPlan plan_run(const RunCommand& command);
+void run_function(const client::Session& session, const RunPlan& plan);
 
 }  // namespace outpost::app

@@ -89,11 +89,12 @@ std::string describe(const Value& value) {
 /// What a command line asks for, once on the server.
 class Job {
  public:
-  Job(const Session& session, const RunCommand& command)
-      : session_{session}, command_{command}, device_{device_of(session, command.device)} {
-    for (const auto& text : command.inputs) inputs_.push_back(usage(parse_input(text)));
-    for (const auto& text : command.outputs) outputs_.push_back(usage(parse_output(text)));
-  }
+  Job(const Session& session, const RunPlan& plan)
+      : session_{session},
+        command_{plan.command},
+        inputs_{plan.inputs},
+        outputs_{plan.outputs},
+        device_{device_of(session, plan.command.device)} {}
 
   void prepare() {
     load();
@@ -231,19 +232,26 @@ class Job {
 
   const Session& session_;
   const RunCommand& command_;
+  const std::vector<InputSpec>& inputs_;
+  const std::vector<OutputSpec>& outputs_;
   client::RemoteDevice device_;
-  std::vector<InputSpec> inputs_;
-  std::vector<OutputSpec> outputs_;
   client::Module module_;
   std::vector<Value> values_;
 };
 
 }  // namespace
 
-void run_function(const Session& session, const RunCommand& command) {
-  Job job{session, command};
+RunPlan plan_run(const RunCommand& command) {
+  RunPlan out{command, {}, {}};
+  for (const auto& text : command.inputs) out.inputs.push_back(usage(parse_input(text)));
+  for (const auto& text : command.outputs) out.outputs.push_back(usage(parse_output(text)));
+  return out;
+}
+
+void run_function(const Session& session, const RunPlan& plan) {
+  Job job{session, plan};
   job.prepare();
-  if (command.measure)
+  if (plan.command.measure)
     job.measure();
   else
     job.run();
