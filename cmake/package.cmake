@@ -5,7 +5,7 @@ set(private_dir ${CMAKE_INSTALL_LIBDIR}/outpost)
 
 # What a person runs; scripts/demo builds this and no test.
 add_custom_target(programs)
-foreach(program IN ITEMS rpc_server rpc_worker tracker outpost)
+foreach(program IN ITEMS rpc_server rpc_worker tracker outpost_program)
   if(TARGET ${program})
     add_dependencies(programs ${program})
     set_target_properties(${program} PROPERTIES
