@@ -10,6 +10,10 @@ void register_vm_builtins() {
   register_builtins(tuple_builtins());
   register_builtins(call_builtins());
   register_builtins(memory_builtins());
+  register_builtins(sampling_builtins());
+  register_builtins(weights_builtins());
+  register_builtins(attention_legacy_builtins());
+  register_builtins(python_builtins());
   register_executable_loaders();
 }
 
