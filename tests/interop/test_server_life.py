@@ -101,9 +101,9 @@ def test_S03_the_stock_client_knows_the_error(server, probe):
 
     session = rpc.connect(*server.address, session_timeout=1)
     session.upload(str(probe))
-    sleep = session.load_module("probe1.so")["sleep_ms"]
+    hang = session.load_module("probe1.so")["sleep_ms"]
     with pytest.raises(tvm.error.RPCSessionTimeoutError, match="Your 1.0s session has expired"):
-        sleep(8000)
+        hang(8000)
 
 
 def test_S03_a_limit_passes_in_the_middle_of_an_upload_and_the_text_is_read(server):
