@@ -45,7 +45,7 @@ class Log {
 
 /// A foreign string as a value of a log line: quoted, control bytes escaped, cut when long.
 inline std::string quoted(std::string_view text) {
-  return "'" + printable(text) + "'";
+  return fmt::format("'{}'", printable(text));
 }
 
 }  // namespace outpost
