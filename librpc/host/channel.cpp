@@ -20,7 +20,7 @@ constexpr int kDrainRounds = 4096;
 }  // namespace
 
 Channel::Channel(int socket, SessionPage& page, std::chrono::microseconds spin)
-    : socket_{socket}, page_{page}, spin_{spin}, buffer_(kBufferBytes) {
+    : socket_{socket}, page_{page}, spin_{spin}, buffer_{new std::byte[kBufferBytes]} {
   answer_.reserve(4096);
 }
 
@@ -57,12 +57,12 @@ Io Channel::need(std::size_t bytes) {
       if (const auto io = flush(); io != Io::ok) return io;
     if (begin_ == end_) begin_ = end_ = 0;
     if (begin_ + bytes > kBufferBytes) {
-      std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+      std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
       end_ -= begin_;
       begin_ = 0;
     }
     std::size_t got = 0;
-    if (const auto io = receive(buffer_.data() + end_, kBufferBytes - end_, got); io != Io::ok)
+    if (const auto io = receive(buffer_.get() + end_, kBufferBytes - end_, got); io != Io::ok)
       return io;
     end_ += got;
   }
@@ -72,7 +72,7 @@ Io Channel::need(std::size_t bytes) {
 Io Channel::read_some(std::byte* to, std::size_t bytes_max, std::size_t& got) {
   if (begin_ != end_) {
     got = std::min(bytes_max, end_ - begin_);
-    std::memcpy(to, buffer_.data() + begin_, got);
+    std::memcpy(to, buffer_.get() + begin_, got);
     begin_ += got;
     return Io::ok;
   }
@@ -178,7 +178,7 @@ void Channel::finish() {
   for (int round = 0; round < kDrainRounds; ++round) {
     pollfd ready{socket_, POLLIN, 0};
     if (::poll(&ready, 1, kDrainMs) <= 0) return;
-    if (::recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT) <= 0) return;
+    if (::recv(socket_, buffer_.get(), kBufferBytes, MSG_DONTWAIT) <= 0) return;
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "base/bytes.h"
@@ -22,7 +23,7 @@ class Channel {
   Channel(int socket, SessionPage& page, std::chrono::microseconds spin);
 
   /// Bytes received and not consumed.
-  Bytes buffered() const { return Bytes{buffer_}.subspan(begin_, end_ - begin_); }
+  Bytes buffered() const { return {buffer_.get() + begin_, end_ - begin_}; }
   void consume(std::size_t bytes) { begin_ += bytes; }
   /// Waits until at least `bytes` (at most kBufferBytes) are buffered; flushes the answer before it
   /// blocks.
@@ -73,7 +74,8 @@ class Channel {
   int socket_;
   SessionPage& page_;
   std::chrono::microseconds spin_;
-  std::vector<std::byte> buffer_;
+  // Not zeroed: a session that sends little then touches few of its pages.
+  std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::vector<std::byte> answer_;
