@@ -32,7 +32,8 @@ Session::Session(Channel& channel, const SessionOptions& options, SessionPage& p
       page_{page},
       packed_limits_{options.limits.arguments_max, options.limits.ndim_max},
       objects_{options.limits},
-      functions_{std::move(folder), LinkOptions{options.link_timeout}, options.copy_bytes_max} {}
+      functions_{std::move(folder), LinkOptions{options.link_timeout},
+                 std::min(options.copy_bytes_max, options.limits.copy_bytes_max())} {}
 
 SessionEnd Session::run() {
   for (;;) {
@@ -86,6 +87,11 @@ Session::Step Session::dispatch(rpc::FrameHead head) {
     case FrameCode::copy_to_remote:
     case FrameCode::copy_from_remote:
       if (!initialised_) break;
+      if (head.body_bytes > options_.limits.copy_bytes_max())
+        return fatal(
+            {Code::limit,
+             fmt::format("{} request of {} bytes exceeds the limit of {} for copies",
+                         name(head.code), head.body_bytes, options_.limits.copy_bytes_max())});
       return head.code == FrameCode::copy_to_remote ? copy_to_remote(left) : copy_from_remote(left);
     case FrameCode::init_server:
       return with_body(head);

@@ -250,6 +250,26 @@ TEST(Session, RefusesAFrameAboveItsLimit) {
   EXPECT_EQ(s.leave(), SessionEnd::limit);
 }
 
+TEST(Session, ALoweredFrameLimitIsAnnouncedAndBindsCopies) {
+  host::SessionOptions options;
+  options.limits.frame_bytes_max = 1 << 20;
+  SessionPair s{options};
+  s.init();
+  const auto announced = s.call(s.global("tvm.rpc.server.GetCRTMaxPacketSize"), 0, [](Packed&) {});
+  EXPECT_EQ(announced.values[1].integer, 1 << 20);
+  const std::vector<std::int64_t> shape{1 << 19};
+  const auto handle = s.alloc(shape);
+  std::vector<std::byte> raw;
+  ByteWriter out{raw};
+  out.le<std::uint64_t>((1 << 21) + 56);
+  out.le(static_cast<std::int32_t>(FrameCode::copy_to_remote));
+  rpc::encode_tensor(out, SessionPair::view(handle, shape));
+  out.le<std::uint64_t>(1 << 21);
+  s.send(raw);
+  is_exception(s.answer(), "exceeds the limit of 1048576 for copies");
+  EXPECT_EQ(s.leave(), SessionEnd::limit);
+}
+
 TEST(Session, StopsWithoutAWordWhenTheDaemonHasTheTurn) {
   SessionPair s;
   s.init();
