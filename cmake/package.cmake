@@ -5,12 +5,10 @@ set(private_dir ${CMAKE_INSTALL_LIBDIR}/outpost)
 
 # What a person runs; scripts/demo builds this and no test.
 add_custom_target(programs)
-foreach(program IN ITEMS rpc_server rpc_worker tracker outpost_program)
-  if(TARGET ${program})
-    add_dependencies(programs ${program})
-    set_target_properties(${program} PROPERTIES
-      INSTALL_RPATH "$ORIGIN/../${private_dir};$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-  endif()
+foreach(program IN ITEMS rpc_server rpc_worker tracker outpost)
+  add_dependencies(programs ${program})
+  set_target_properties(${program} PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../${private_dir};$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 endforeach()
 
 install(FILES ${OUTPOST_TVM_FFI_LIBRARY} DESTINATION ${private_dir} COMPONENT server)
