@@ -46,8 +46,34 @@ OUTPOST_WEAK_EXPORT float __gnu_h2f_ieee(std::uint16_t half) {
 OUTPOST_WEAK_EXPORT std::uint16_t __gnu_f2h_ieee(float value) {
   return outpost::vm::float_to_half(value);
 }
+#if defined(__x86_64__)
+// Compilers disagree where the half comes back: in ax before they knew the type, in xmm0 since. As
+// a definition in the program wins over libgcc's, this one has to serve both.
+__attribute__((used, visibility("hidden"))) std::uint16_t outpost_double_to_half(double value) {
+  return outpost::vm::double_to_half(value);
+}
+asm(R"(
+  .text
+  .weak __truncdfhf2
+  .type __truncdfhf2, @function
+__truncdfhf2:
+  .cfi_startproc
+  endbr64
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call outpost_double_to_half
+  movzwl %ax, %eax
+  movd %eax, %xmm0
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  ret
+  .cfi_endproc
+  .size __truncdfhf2, . - __truncdfhf2
+)");
+#else
 OUTPOST_WEAK_EXPORT std::uint16_t __truncdfhf2(double value) {
   return outpost::vm::double_to_half(value);
 }
+#endif
 
 }  // extern "C"

@@ -2,6 +2,7 @@
 compiled code imports from the server's process."""
 
 import pathlib
+import platform
 import struct
 import subprocess
 import time
@@ -176,6 +177,36 @@ def test_compiled_code_finds_every_symbol_it_imports(raw, tmp_path):
     for workers in (1, 2):
         raw.call_named("runtime.config_threadpool", 0, workers)
         assert raw.call(raw.member(module, "sum_tasks")) == [wire.INT, workers * (workers + 1) // 2]
+
+
+HALF_CODE = r"""
+#include <stdint.h>
+typedef struct { int32_t type_index, zero; union { int64_t v_int64; double v_float64; }; } Any;
+typedef uint16_t (*InInteger)(double);
+typedef _Float16 (*InVector)(double);
+extern void* dlsym(void*, const char*);
+/* (double) -> 1 when the half comes back in both registers that compilers look at */
+int __tvm_ffi_narrow(void* self, Any* args, int n, Any* ret) {
+  void* f = dlsym(0, "__truncdfhf2");
+  const double value = args[0].v_float64;
+  const _Float16 half = ((InVector)f)(value);
+  uint16_t bits;
+  __builtin_memcpy(&bits, &half, 2);
+  ret->type_index = 1;
+  ret->v_int64 = (double)half == value && ((InInteger)f)(value) == bits;
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have an instruction for it")
+def test_halves_come_back_where_old_and_new_compilers_look(raw, tmp_path):
+    source, library = tmp_path / "half.c", tmp_path / "half.so"
+    source.write_text(HALF_CODE)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", "-o", library, source], check=True)
+    narrow = raw.member(raw.load(library.read_bytes()), "narrow")
+    for value in (1.5, -2.25, 65504.0, 2.0**-24):
+        assert raw.call(narrow, value) == [wire.INT, 1]
 
 
 def test_a_library_that_cannot_run_is_named_and_the_session_goes_on(raw, probe, tmp_path):
