@@ -1,5 +1,6 @@
 #include "builtin/tables.h"
 #include "exec/executable_module.h"
+#include "llm/tables.h"
 #include "outpost/vm/builtins.h"
 
 namespace outpost::vm {
@@ -14,6 +15,8 @@ void register_vm_builtins() {
   register_builtins(weights_builtins());
   register_builtins(attention_legacy_builtins());
   register_builtins(python_builtins());
+  register_builtins(state_builtins());
+  register_builtins(paged_builtins());
   register_executable_loaders();
 }
 

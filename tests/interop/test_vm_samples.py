@@ -10,14 +10,16 @@ import peers
 FOLDERS = [
     "mlp_bytecode", "mlp_compiled", "cnn", "dynamic_bytecode", "dynamic_compiled", "control_bytecode",
     "control_compiled", "closures_bytecode", "closures_compiled", "tuples_bytecode", "tuples_compiled", "constants",
-    "packed", "python_ops", "scopes", "threads", "two_cpus", "builtins",
+    "packed", "python_ops", "scopes", "threads", "two_cpus", "builtins", "const_loader", "decoder",
+    "decoder_sliding", "rnn_state",
 ]
+NAMES = {"rnn_state": "rnn", "decoder_sliding": "decoder"}
 
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
     out = tmp_path_factory.mktemp("samples")
-    names = sorted({f.removesuffix("_bytecode").removesuffix("_compiled") for f in FOLDERS})
+    names = sorted({NAMES.get(f, f).removesuffix("_bytecode").removesuffix("_compiled") for f in FOLDERS})
     subprocess.run([sys.executable, "-m", "samples", out, *names], cwd=peers.ROOT / "tests" / "interop", check=True)
     return out
 
