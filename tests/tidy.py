@@ -35,7 +35,7 @@ ALLOWED = {
     "tracker": {"tracker", "wire", "base"},
     "tracker/io": {"tracker/io", "tracker", "net", "core", "wire", "base"},
 }
-TRACKER_PURE = ("broker", "tracker_core", "summary")
+TRACKER_PURE = ("broker", "constraint", "line", "order", "request_key", "tracker_core", "summary")
 
 # Parts that take bytes and time from outside and give actions back: no sockets, logs, clocks or files inside.
 PURE = {"base", "wire", "core", "vm/format", "vm/verify", "tracker"}

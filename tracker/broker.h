@@ -1,28 +1,39 @@
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
+#include "constraint.h"
+#include "line.h"
+#include "order.h"
 
 namespace outpost::tracker {
 
 enum class ConnId : std::uint64_t {};
-/// A point of the monotonic clock, counted from any fixed start. Given in, never read here.
-using Time = std::chrono::nanoseconds;
 
 /// Where a free device waits for its one client.
 struct Offer {
   std::string host;
   std::uint16_t port = 0;
   std::string match_key;
+};
+
+/// What a client asks for.
+struct Ask {
+  std::string key;
+  std::string user{};
+  double priority = 1;
+  std::string need{};          ///< conditions on tags; empty: any device of the key
+  std::optional<Time> wait{};  ///< refused when nothing came by then; empty: no limit
 };
 
 /// A device that goes to a client.
@@ -32,6 +43,12 @@ struct Grant {
   std::string key;
   Offer offer;
   Time waited;  ///< how long the client stood in line
+};
+
+/// A request that ends without a device.
+struct Refusal {
+  ConnId client;
+  std::string why;
 };
 
 /// Free and waiting under one key.
@@ -54,21 +71,28 @@ struct Board {
   std::optional<Time> since{};  ///< when the state began; empty: it never offered anything
 };
 
-/// What foreign peers may make the broker keep.
+/// What foreign peers may make the broker keep, and what a user may have. 0 devices: no limit.
 struct BrokerLimits {
+  OrderOptions order{};
   std::size_t requests_per_connection_max = 65536;
   std::size_t offers_per_connection_max = 4096;
   std::size_t keys_max = 16384;                   ///< resource keys that are remembered
+  std::size_t classes_max = 256;                  ///< of devices or of requests under one key
   std::size_t key_bytes_max = 1024;               ///< of a resource key, match key or address
+  std::size_t held_per_user_max = 0;              ///< devices at a time; more requests wait
+  std::size_t waiting_per_user_max = 0;           ///< requests; more are refused
   Time suspect_after = std::chrono::seconds{10};  ///< silence of a connection with a free device
 };
 
-/// Who gets which device: larger priority first, then first come; devices in the order they came.
-/// Pure and deterministic: one owner calls it, time comes in, grants go out. A decision costs
-/// O(log n); a connection that ends costs what it owned.
+/// Who gets which device. Boards with equal tags form a device class, requests with equal
+/// conditions a request class; which fits which is worked out once, so nothing looks at the whole
+/// queue. Pure and deterministic: one owner calls it, time comes in, grants go out. With n waiting
+/// and c classes under a key (few) a decision costs O(log n + c); a connection that ends costs
+/// what it owned. Waiting requests and fitting free devices never coexist between two calls.
 class Broker {
  public:
-  explicit Broker(const BrokerLimits& limits) : limits_{limits} {}
+  explicit Broker(const BrokerLimits& limits);
+  ~Broker();
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
@@ -78,15 +102,19 @@ class Broker {
   /// Limit: the connection has to be closed.
   Result<Put> put(ConnId server, const std::string& key, Offer offer, Time now,
                   std::vector<Grant>& grants);
-  /// `client` stands in line. Limit: the connection has to be closed.
-  Result<> request(ConnId client, const std::string& key, double priority, Time now,
-                   std::vector<Grant>& grants);
+  /// `client` stands in line. Limit: the connection has to be closed; every other error is an
+  /// answer for the client (malformed: the condition; denied: a quota; not_found: no board of that
+  /// key can ever meet the condition, and the client does not say how long it would wait for one).
+  Result<> request(ConnId client, const Ask& ask, Time now, std::vector<Grant>& grants);
+  /// What the boards of this connection are like; at first like nothing in particular.
+  Result<> set_tags(ConnId server, Tags tags, Time now, std::vector<Grant>& grants);
   /// A sign of life. True when it was a suspect, which is trusted again.
   bool heard(ConnId who, Time now, std::vector<Grant>& grants);
-  /// The connection is gone: its devices and requests go with it.
-  void gone(ConnId who);
+  /// The connection is gone: its devices and requests go with it. What its clients' users held is
+  /// given back, which may let others of theirs advance.
+  void gone(ConnId who, Time now, std::vector<Grant>& grants);
   /// Withdraws the devices of those who have been silent for too long; gives who is newly suspect.
-  std::vector<ConnId> tick(Time now);
+  std::vector<ConnId> tick(Time now, std::vector<Refusal>& refusals);
   /// When `tick` will have something to do; empty: never, as things stand.
   std::optional<Time> next_deadline() const;
 
@@ -94,62 +122,54 @@ class Broker {
   std::vector<std::string> match_keys(ConnId who) const;
   /// Every key ever named, in order of first use. A suspect's devices do not count as free.
   std::vector<QueueCount> queues() const;
-  Board board(ConnId server) const;
-  /// How many free devices and waiting requests a key has.
   QueueCount queue(std::string_view key) const;
+  Board board(ConnId server) const;
+  /// Where the connection's oldest request stands and why it waits, in words; empty: it has none.
+  std::string reason(ConnId client) const;
 
  private:
   struct Conn;
-  /// Place in line, smallest first.
-  struct Place {
-    double order;  ///< the negated priority
-    std::uint64_t arrival;
-    auto operator<=>(const Place&) const = default;
-  };
-  struct Pool {
-    std::string key;
-    std::map<std::uint64_t, Conn*> free;  ///< by arrival
-    std::map<Place, Conn*> waiting;
-    std::uint64_t born = 0;
-  };
-  struct OwnOffer {
-    Pool* pool;
-    Offer offer;
-  };
-  struct OwnRequest {
-    Pool* pool;
-    Place place;
-    Time since;
-  };
-  struct Conn {
-    ConnId id;
-    Time heard{};
-    bool suspect = false;
-    std::map<std::uint64_t, OwnOffer> offers;      ///< by arrival
-    std::map<std::uint64_t, OwnRequest> requests;  ///< by arrival
-    std::deque<std::string> used_keys;             ///< handed out, oldest first
-    std::size_t handed_out = 0;                    ///< devices that clients were sent to
-    Time since{};                                  ///< when its board changed its state
-    std::list<Conn*>::iterator watch{};            ///< place in watched_, while it has offers
-    bool watched = false;
-  };
+  struct Pool;
+  struct DeviceClass;
+  struct RequestClass;
+  struct User;
+  friend struct Waiting;  // names the private types
 
+  Conn* find(ConnId who) const;
   Conn& conn(ConnId who, Time now);
+  User& user(const std::string& name);
   Result<Pool*> pool(const std::string& key);
   bool make_room_for_a_pool();
-  void match(Pool& pool, Time now, std::vector<Grant>& grants);
-  void hand_out(Pool& pool, Time now, std::vector<Grant>& grants);
+  Result<DeviceClass*> device_class(Pool& pool, const Tags& tags);
+  Result<RequestClass*> request_class(Pool& pool, const std::string& need);
+  Result<DeviceClass*> join(Conn& c, Pool& pool);
+  void offer(DeviceClass& d, std::uint64_t arrival, Conn& c);
+  void withdraw(DeviceClass& d, std::uint64_t arrival);
+  void serve(DeviceClass& d, Time now, std::vector<Grant>& grants);
+  void seek(const std::vector<DeviceClass*>& fits, Time now, std::vector<Grant>& grants);
+  void hand_out(DeviceClass& d, Waiting& w, Time now, std::vector<Grant>& grants);
+  void stand_in_line(Waiting& w);
+  void leave_line(Waiting& w);
+  void forget(Waiting& w);
+  void release(Conn& server, Time now, std::vector<Grant>& grants);
+  void hold_back(User& u);
+  void rekey(Pool& pool, const std::string& user);
+  void forget_if_idle(User& u);
   void watch(Conn& c);
   void unwatch(Conn& c);
   void remember_used(Conn& c, const std::string& match_key);
+  std::string words(const Waiting& w) const;
+  bool fair() const { return limits_.order.order == Order::fair; }
 
   BrokerLimits limits_;
   std::uint64_t arrivals_ = 0;
-  std::unordered_map<ConnId, Conn> conns_;
-  std::unordered_map<std::string, Pool> pools_;
+  std::unordered_map<ConnId, std::unique_ptr<Conn>> conns_;
+  std::unordered_map<std::string, std::unique_ptr<Pool>> pools_;
   std::map<std::uint64_t, Pool*> pools_by_age_;
   std::unordered_map<std::string, Conn*> match_keys_;  ///< offered, or used not long ago
   std::list<Conn*> watched_;  ///< with offers, not suspect, longest silent first
+  std::set<std::pair<Time, Waiting*>> wait_ends_;
+  std::unordered_map<std::string, std::unique_ptr<User>> users_;  ///< who wait or hold
 };
 
 }  // namespace outpost::tracker

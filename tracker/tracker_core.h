@@ -14,6 +14,7 @@ namespace outpost::tracker {
 
 struct CoreLimits {
   BrokerLimits broker{};
+  bool anonymous_by_address = false;  ///< a client without a name is the user of its address
   std::uint32_t message_bytes_max = rpc::kTrackerMessageBytesMax;
   std::size_t info_bytes_max = 65536;                ///< what a server may say about itself
   std::size_t buffered_bytes_max = 256U << 20;       ///< unfinished messages of all peers together
@@ -32,6 +33,8 @@ struct Fact {
     granted,      ///< detail: match key; `other` is the server
     suspect,      ///< detail: its key
     trusted,      ///< a suspect that asks again; detail: its key
+    refused,      ///< a request; detail: why
+    odd_tags,     ///< a server's tags that cannot be read; detail: why
   };
   Kind kind;
   ConnId conn;
@@ -75,7 +78,7 @@ class TrackerCore {
   /// Whole messages are left over: write what there is, then call `resume`, before more is read.
   bool has_more(ConnId id) const;
   /// The peer closed, or is lost. What is due to it was sent before.
-  void gone(ConnId id);
+  void gone(ConnId id, Time now, Outcome& out);
   void tick(Time now, Outcome& out);
   std::optional<Time> next_deadline() const;
 
@@ -100,11 +103,13 @@ class TrackerCore {
   void answer_all(ConnId id, Peer& peer, Time now, Outcome& out);
   void handle(ConnId id, Peer& peer, std::string_view text, Time now, Outcome& out);
   void put(ConnId id, const Peer& peer, const rpc::PutRequest& request, Time now, Outcome& out);
-  void request(ConnId id, const rpc::DeviceRequest& request, Time now, Outcome& out);
-  void update_info(ConnId id, Peer& peer, rpc::UpdateInfoRequest request, Outcome& out);
+  void request(ConnId id, const Peer& peer, const rpc::DeviceRequest& request, Time now,
+               Outcome& out);
+  void update_info(ConnId id, Peer& peer, rpc::UpdateInfoRequest request, Time now, Outcome& out);
+  void refuse(ConnId id, std::string_view why, Outcome& out);
   void forget_key(const Peer& peer);
   void deliver(const std::vector<Grant>& grants, Outcome& out);
-  void close(ConnId id, std::string reason, Outcome& out);
+  void close(ConnId id, std::string reason, Time now, Outcome& out);
   std::string summary(bool boards, Time now) const;
 
   CoreLimits limits_;
@@ -115,6 +120,7 @@ class TrackerCore {
   std::map<ConnId, std::string> server_infos_;                   ///< JSON text for SUMMARY
   std::unordered_map<std::string, std::size_t> servers_of_key_;  ///< by what their info says
   std::size_t buffered_ = 0;
+  std::vector<Refusal> refusals_;
   std::vector<Grant> grants_;  ///< used again, so that no call allocates
 };
 

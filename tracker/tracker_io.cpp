@@ -87,7 +87,7 @@ struct TrackerIo::Impl {
     auto* c = find(id);
     if (c && (events & EPOLLOUT)) flush(id, *c);
     c = find(id);
-    if (!c) return;
+    if (!c) return settle();
     if (!c->known) {
       if (c->write_closed || (events & (EPOLLHUP | EPOLLERR))) discard(id, *c);
     } else if (core.has_more(id)) {
@@ -95,7 +95,7 @@ struct TrackerIo::Impl {
     } else if (events & (kReads | EPOLLHUP | EPOLLERR)) {
       read(id, *c, events);
     }
-    arm();
+    settle();
   }
 
   void read(ConnId id, Connection& c, std::uint32_t events) {
@@ -197,13 +197,17 @@ struct TrackerIo::Impl {
     if (!c) return;
     c->alarm = {};
     c->progress ? watch_for(id, *c) : drop(id, "does not read its answers");
+    settle();
   }
 
   /// The peer has closed its side: what it owned is withdrawn now, what is due to it is sent.
   void finish(ConnId id, Connection& c, std::string_view why) {
-    core.gone(id);
-    log.ended(id, why, now());
+    const auto time = now();
+    outcome.clear();
+    core.gone(id, time, outcome);
+    log.ended(id, why, time);
     retire(id, c);
+    apply();
   }
 
   /// Known to the core no more: the rest is sent, then our side is closed.
@@ -235,10 +239,7 @@ struct TrackerIo::Impl {
     const auto found = connections.find(id);
     if (found == connections.end()) return;
     auto& c = *found->second;
-    if (c.known) {
-      core.gone(id);
-      log.ended(id, why, now());
-    }
+    if (c.known) lost.emplace_back(id, why);
     loop.unwatch(c.watch);
     loop.cancel(c.alarm);
     connections.erase(found);
@@ -247,6 +248,21 @@ struct TrackerIo::Impl {
       parked.pop_front();
       adopt(std::move(socket), std::move(peer));
     }
+  }
+
+  /// Ends every event: connections that were lost in its course are told to the core, whose answers
+  /// may lose others.
+  void settle() {
+    while (!lost.empty()) {
+      const auto [id, why] = std::move(lost.front());
+      lost.pop_front();
+      const auto time = now();
+      outcome.clear();
+      core.gone(id, time, outcome);
+      log.ended(id, why, time);
+      apply();
+    }
+    arm();
   }
 
   /// Keeps the one timer at or before the core's next deadline.
@@ -260,7 +276,7 @@ struct TrackerIo::Impl {
       outcome.clear();
       core.tick(now(), outcome);
       apply();
-      arm();
+      settle();
     });
   }
 
@@ -275,6 +291,7 @@ struct TrackerIo::Impl {
     parked.clear();
     loop.cancel(timer);
     while (!connections.empty()) drop(connections.begin()->first, "the tracker ends");
+    lost.clear();
   }
 
   Connection* find(ConnId id) {
@@ -294,8 +311,9 @@ struct TrackerIo::Impl {
   bool ending = false;
   rpc::TimerId timer;
   Time timer_due{};
-  Outcome outcome;            // used again for each input
-  std::vector<ConnId> dirty;  // with answers of this input
+  Outcome outcome;                                  // used again for each input
+  std::vector<ConnId> dirty;                        // with answers of this input
+  std::deque<std::pair<ConnId, std::string>> lost;  // connections that the core has yet to hear of
   std::array<std::byte, kReadBytes> buffer;
 };
 

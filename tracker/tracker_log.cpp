@@ -43,7 +43,7 @@ void TrackerLog::refused(ConnId id, std::string_view reason, Time now) {
 void TrackerLog::fact(const Fact& fact, const Broker& broker, Time now) {
   if (fact.kind == Fact::Kind::granted) count_grant(fact.other);
   const bool per_request = fact.kind == Fact::Kind::put || fact.kind == Fact::Kind::waits ||
-                           fact.kind == Fact::Kind::granted;
+                           fact.kind == Fact::Kind::granted || fact.kind == Fact::Kind::refused;
   if (per_request && !log_.wants(LogLevel::debug)) return;  // before any text is made
   switch (fact.kind) {
     case Fact::Kind::registered: {
@@ -73,6 +73,12 @@ void TrackerLog::fact(const Fact& fact, const Broker& broker, Time now) {
       return log_.warn(
           "server is silent, its devices are not handed out until it asks again peer={} key={}",
           name(fact.conn), quoted(fact.detail));
+    case Fact::Kind::refused:
+      return log_.debug("request refused peer={} reason={}", name(fact.conn), quoted(fact.detail));
+    case Fact::Kind::odd_tags:
+      if (!may_complain(now)) return;
+      return log_.warn("tags cannot be read, the board has none peer={} reason={}", name(fact.conn),
+                       quoted(fact.detail));
     case Fact::Kind::trusted:
       return log_.info("server asks again, its devices are handed out peer={} key={}",
                        name(fact.conn), quoted(fact.detail));

@@ -50,6 +50,7 @@ int check(const TrackerOptions& o) {
              o.io.connections_max);
   fmt::print("message          {} bytes at most\nkeys             {}, {} bytes each\n",
              o.core.message_bytes_max, broker.keys_max, broker.key_bytes_max);
+  fmt::print("order            {}\n", tracker::name(broker.order.order));
   fmt::print("suspect after    {} s of silence\n",
              std::chrono::duration_cast<std::chrono::seconds>(broker.suspect_after).count());
   const auto key = read_stop_key(o.stop_key_file);

@@ -38,6 +38,33 @@ void add_count(CLI::App& app, const std::string& name, T& value, const std::stri
       ->group("Limits");
 }
 
+void add_order(CLI::App& app, TrackerOptions& o) {
+  auto& broker = o.core.broker;
+  const auto set = [&broker](const std::string& text) {
+    broker.order.order = tracker::parse_order(text).value_or(tracker::Order::aged);
+  };
+  app.add_option_function<std::string>(
+         "--order", set,
+         "Who goes first: strict (priority, then first come), aged (a level "
+         "of priority is worth --priority-worth of waiting) or fair (users by turns)")
+      ->check(CLI::IsMember({"strict", "aged", "fair"}))
+      ->default_str("aged")
+      ->group("Order");
+  add_seconds(app, "--priority-worth", broker.order.priority_worth,
+              "What one level of priority is worth in seconds of waiting");
+  app.add_option("--held-per-user-max", broker.held_per_user_max,
+                 "Devices that one user may have at a time; 0: no limit")
+      ->capture_default_str()
+      ->group("Order");
+  app.add_option("--waiting-per-user-max", broker.waiting_per_user_max,
+                 "Requests that one user may have waiting; 0: no limit")
+      ->capture_default_str()
+      ->group("Order");
+  app.add_flag("--anonymous-by-address", o.core.anonymous_by_address,
+               "Clients that give no name are users by their address")
+      ->group("Order");
+}
+
 void add_limits(CLI::App& app, TrackerOptions& o) {
   auto& broker = o.core.broker;
   add_size(app, "--message-bytes-max", o.core.message_bytes_max,
@@ -90,6 +117,7 @@ std::optional<int> read_options(int argc, const char* const* argv, TrackerOption
                  "File whose first line is the key of the STOP message; without it nobody can stop "
                  "the tracker by a message")
       ->type_name("FILE");
+  add_order(app, o);
   add_limits(app, o);
   add_daemon_options(app, o.daemon);
   return parse_options(app, argc, argv);

@@ -350,6 +350,12 @@ std::string encode(const DeviceAnswer& answer) {
   return message(out += "]]");
 }
 
+std::string encode_refusal(std::string_view why) {
+  std::string out = "[-1, ";
+  append_json_string(out, why);
+  return message(out += ']');
+}
+
 std::string encode_summary(const std::vector<QueueInfo>& queues,
                            const std::vector<std::string_view>& server_infos,
                            const std::vector<std::string>* boards) {

@@ -148,6 +148,8 @@ struct SummaryAnswer {
 
 std::string encode_status(TrackerStatus status);
 std::string encode(const DeviceAnswer& answer);
+/// `[-1, "why"]` instead of a device; a stock client shows it in its error.
+std::string encode_refusal(std::string_view why);
 /// @param server_infos  JSON texts of the entries, as `server_info_json` makes them
 /// @param boards  JSON texts as `board_json` makes them; null: they were not asked for
 std::string encode_summary(const std::vector<QueueInfo>& queues,

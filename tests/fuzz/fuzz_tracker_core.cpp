@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto what = data[0] / 4U % 8U;
     const auto count = std::min<std::size_t>(data[1], size - 2);
     out.clear();
-    if (what == 0) core.gone(who);
+    if (what == 0) core.gone(who, now, out);
     if (what == 1) core.connected(who, "10.0.0.1", now);
     if (what == 2) core.received(who, as_bytes(rpc::encode_tracker_magic()), now, out);
     if (what == 3) core.tick(now += std::chrono::seconds{data[1]}, out);

@@ -186,6 +186,19 @@ def test_t13_servers_come_back_after_the_tracker_was_killed_and_sessions_go_on(f
     assert idle.child.poll() is None
 
 
+def test_a_stock_client_names_its_needs_behind_the_key(lab):
+    tracker, _ = lab
+    session = connect(tracker)
+    with RawTracker(tracker.address) as server:
+        server.talk([UPDATE_INFO, {"key": "server:tagged", "addr": [None, 1], "tags": {"mem": 4096}}])
+        server.talk([PUT, "tagged", [1, "tagged:1"], None])
+        with pytest.raises(RuntimeError, match="no board of key 'tagged' meets 'mem>=8192'"):
+            session.request("tagged -need=mem>=8192")
+        with pytest.raises(RuntimeError, match="no device within 0.2 s"):
+            session.request("nobody -wait=0.2", max_retry=1)
+        assert server.queue("tagged") == {"free": 1, "pending": 0}
+
+
 def test_t17_each_board_says_its_state_holder_and_since_when(lab):
     tracker, servers = lab
     with RawTracker(tracker.address) as raw:

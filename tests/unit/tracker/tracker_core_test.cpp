@@ -58,7 +58,11 @@ class Lab {
     inbox.pop_front();
     return first;
   }
-  void leave(const std::string& who) { core.gone(ids_[who]); }
+  void leave(const std::string& who) {
+    Outcome out;
+    core.gone(ids_[who], now, out);
+    keep(out);
+  }
   void pass(Time by) {
     now += by;
     Outcome out;
@@ -258,6 +262,31 @@ TEST(TrackerCore, TellsAtOnceWhenNobodyServesAKey) {
   EXPECT_EQ(lab.facts.back().kind, Fact::Kind::waits_alone);
 }
 
+TEST(TrackerCore, ReadsTagsAndConditionsFromMessagesThatStockPeersCanSend) {
+  Lab lab;
+  lab.join("board");
+  lab.join("client");
+  lab.ask("board", R"([5, {"key": "server:k", "addr": [null, 1], "tags": {"mem": 4096}}])");
+  lab.ask("board", R"([3, "k", [1, "k:1"], null])");
+  EXPECT_EQ(lab.ask("client", R"([4, "k -need=mem>=8192", "", 1])"),
+            R"([-1, "no board of key 'k' meets 'mem>=8192'"])");
+  EXPECT_EQ(lab.ask("client", R"([4, "k -nead=x", "", 1])"),
+            R"([-1, "option '-nead' of a key is not one of -user= -need= -wait="])");
+  EXPECT_EQ(lab.ask("client", R"([4, "k -need=mem>=2048", "", 1])"),
+            R"([0, ["10.0.0.4", 1, "k:1"]])");
+  EXPECT_EQ(lab.ask("client", R"([4, "k -wait=3", "", 1])"), "");
+  lab.pass(3s);
+  EXPECT_EQ(lab.hear("client"),
+            R"([-1, "no device within 3 s: place 1 of 1 for 'k', all boards are in use"])");
+}
+
+TEST(TrackerCore, KeepsABoardWhoseTagsCannotBeRead) {
+  Lab lab;
+  lab.join("board");
+  EXPECT_EQ(lab.ask("board", R"([5, {"key": "server:k", "addr": [null, 1], "tags": 7}])"), "0");
+  EXPECT_EQ(lab.facts.back().kind, Fact::Kind::odd_tags);
+}
+
 TEST(TrackerCore, TellsWhatEachBoardDoesWhenAsked) {
   Lab lab;
   lab.join("one", "10.0.0.4");
@@ -270,11 +299,10 @@ TEST(TrackerCore, TellsWhatEachBoardDoesWhenAsked) {
   lab.ask("client", R"([4, "k", "", 1])");
   lab.now = 3500ms;
   const auto text = lab.ask("client", R"([6, "boards"])");
-  EXPECT_TRUE(text.ends_with(
-      R"("boards": [{"key": "server:k", "addr": ["10.0.0.4", 1], )"
-      R"("state": "busy", "holder": "10.0.0.9", )"
-      R"("seconds": 2.500}, {"key": "server:k", "addr": ["10.0.0.5", "2"], "state": "away", )"
-      R"("holder": null, "seconds": 3.500}]}])"))
+  EXPECT_TRUE(text.ends_with(R"("boards": [{"key": "server:k", "addr": ["10.0.0.4", 1], )"
+                             R"("state": "busy", "holder": "10.0.0.9", "seconds": 2.500}, )"
+                             R"({"key": "server:k", "addr": ["10.0.0.5", "2"], "state": "away", )"
+                             R"("holder": null, "seconds": 3.500}]}])"))
       << text;
   const auto read = rpc::decode_summary(text);
   ASSERT_TRUE(read && read->boards);
