@@ -20,7 +20,9 @@ namespace {
 using rpc::Clock;
 using namespace std::chrono_literals;
 
-constexpr auto kRefusalLimit = 2s;     // for a client to read its refusal
+constexpr auto kRefusalLimit = 2s;  // for a client to read its refusal
+// what can wait is done after the first requests, which share their processor with the daemon
+constexpr auto kSettleDelay = 1ms;
 constexpr auto kQuietWait = 100ms;     // a shorter wait for a slot is not worth a line
 constexpr auto kFinishLimit = 1500ms;  // for last frames to leave when the server ends
 constexpr std::uint32_t kGoneEvents = EPOLLRDHUP;
@@ -53,6 +55,8 @@ struct Daemon::Session {
   rpc::TimerId timer;
   Clock::time_point arrived = Clock::now();
   Clock::time_point started{};
+  rpc::TimerId settling;
+  bool is_settled = false;
   Spare worker;  // none while it waits
   std::optional<SessionWatch> watch;
   std::unique_ptr<OutputLog> output;
@@ -100,6 +104,7 @@ Daemon::~Daemon() {
     session->output.reset();
     loop_.unwatch(session->gone_watch);
     loop_.cancel(session->timer);
+    loop_.cancel(session->settling);
   }
   loop_.cancel(grace_);
 }
@@ -200,10 +205,17 @@ void Daemon::start_session(Session& session) {
         loop_.unwatch(session.gone_watch);
         apply(session, session.watch->client_gone(Clock::now()));
       });
-  if (config_.worker.keep_output)
-    session.output = std::make_unique<OutputLog>(loop_, log_, std::move(session.worker.output), id,
-                                                 config_.output_bytes_max);
   arm(session);
+  session.settling = loop_.after(kSettleDelay, [this, &session] { settle(session); });
+}
+
+void Daemon::settle(Session& session) {
+  loop_.cancel(session.settling);
+  if (session.is_settled) return;
+  session.is_settled = true;
+  if (config_.worker.keep_output)
+    session.output = std::make_unique<OutputLog>(loop_, log_, std::move(session.worker.output),
+                                                 session.id, config_.output_bytes_max);
   tell_tracker();
   log_.info("session started session={} peer={} key={} limit={} worker={} waited={:.3f}",
             session.number(), session.peer, quoted(session.key.match_key),
@@ -274,6 +286,7 @@ void Daemon::worker_ended(WorkerId worker, const WorkerEnd& end) {
   if (it == session_of_worker_.end()) return;  // its session failed to start
   auto& session = find(it->second);
   session_of_worker_.erase(it);
+  settle(session);
   const auto& page = *session.worker.page;
   EndFacts facts;
   facts.cause = session.watch->cause();
@@ -282,6 +295,7 @@ void Daemon::worker_ended(WorkerId worker, const WorkerEnd& end) {
   facts.wait_status = end.wait_status;
   facts.timeout_seconds = session.key.timeout_seconds;
   facts.in_answer = page.turn.load() == Turn::sending;
+  facts.idle_limit = config_.idle_limit;
   const auto story = tell_end(facts);
   if (session.output) session.output->finish();
   loop_.unwatch(session.gone_watch);
@@ -320,6 +334,7 @@ void Daemon::remove(SessionId id) {
   auto& session = *it->second;
   loop_.unwatch(session.gone_watch);
   loop_.cancel(session.timer);
+  loop_.cancel(session.settling);
   sessions_.erase(it);
 }
 

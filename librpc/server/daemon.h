@@ -66,6 +66,7 @@ class Daemon {
   void pump();
   void start_session(Session& session);
   bool hand_over(Session& session);
+  void settle(Session& session);
   void apply(Session& session, SessionWatch::Do what);
   void kill(Session& session);
   void arm(Session& session);

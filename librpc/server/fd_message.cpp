@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/assert.h"
 
@@ -53,8 +54,13 @@ Result<Message> receive_message(int socket, std::span<std::byte> into, int flags
   message.msg_control = control.space;
   message.msg_controllen = sizeof control.space;
   ssize_t size = 0;
-  while ((size = ::recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC)) < 0)
-    if (errno != EINTR) return system_error("cannot receive from a process of ours");
+  bool was_reset = false;
+  while ((size = ::recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC)) < 0) {
+    if (errno == EINTR) continue;
+    // a peer that closed with our bytes unread shows as a reset, in front of its own last messages
+    if (errno != ECONNRESET || std::exchange(was_reset, true))
+      return system_error("cannot receive from a process of ours");
+  }
   Message out;
   out.bytes = static_cast<std::size_t>(size);
   for (auto* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {

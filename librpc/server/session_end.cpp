@@ -50,6 +50,11 @@ EndStory tell_reported(const EndFacts& facts) {
     case SessionEnd::limit:
       return {.reason = with_text("limit", facts.reported_text), .is_failure = true};
     case SessionEnd::io:
+      // the socket's own limit looks like a failed read to the worker
+      if (facts.idle_limit.count() > 0)
+        return failure(fmt::format("idle for {} s, or the connection failed",
+                                   static_cast<double>(facts.idle_limit.count()) / 1000),
+                       "the limit of one wait (option --timeout) has passed");
       return failure(with_text("connection failed", facts.reported_text),
                      "the session's worker lost its socket");
     case SessionEnd::unknown:

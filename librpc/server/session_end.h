@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@ struct EndFacts {
   std::optional<int> wait_status;  ///< as from waitpid; empty: the worker died with its parent
   bool in_answer = false;          ///< an answer was being sent, so no frame may follow
   std::optional<double> timeout_seconds;
+  std::chrono::milliseconds idle_limit{0};  ///< of the worker's socket; 0: none
 };
 
 /// What follows from it.

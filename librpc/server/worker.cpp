@@ -14,6 +14,8 @@
 #include "server/fd_message.h"
 #include "server/protocol.h"
 #include "server/shared_page.h"
+#include "wire/frame.h"
+#include "wire/value.h"
 
 namespace outpost::server {
 namespace {
@@ -50,6 +52,24 @@ Result<> limit(__rlimit_resource resource, std::uint64_t value, const char* name
   return {};
 }
 
+/// What a client sends to begin: InitServer, one look-up, and the end.
+std::vector<std::byte> rehearsal() {
+  std::vector<std::byte> raw;
+  ByteWriter out{raw};
+  auto begin = rpc::open_frame(out, rpc::FrameCode::init_server);
+  out.sized(as_bytes(rpc::kProtocolVersion));
+  rpc::PackedWriter{out}.count(0);
+  rpc::close_frame(out, begin);
+  begin = rpc::open_frame(out, rpc::FrameCode::get_global_func);
+  rpc::PackedWriter values{out};
+  values.count(1);
+  values.raw_string("tvm.rpc.server.upload");
+  rpc::close_frame(out, begin);
+  begin = rpc::open_frame(out, rpc::FrameCode::shutdown);
+  rpc::close_frame(out, begin);
+  return raw;
+}
+
 /// Says that nothing more will be written, unless the daemon has taken over the writing.
 void finish_writing(int socket, SessionPage& page) {
   auto idle = Turn::idle;
@@ -83,6 +103,20 @@ Result<> confine(const WorkerLimits& limits) {
     if (value != 0) OUTPOST_CHECK(limit(resource, value, name));
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failed("forbid new privileges");
   return {};
+}
+
+void rehearse(const WorkerConfig& config, const WorkerPlace& place, SessionFunction serve) {
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return;
+  const unique_fd client{pair[0]};
+  const unique_fd worker{pair[1]};
+  const auto requests = rehearsal();
+  if (::send(client.get(), requests.data(), requests.size(), MSG_NOSIGNAL) < 0) return;
+  auto options = config.session;
+  options.work_dir = place.folder;
+  options.spin = {};
+  SessionPage page;
+  serve(worker.get(), options, page);
 }
 
 bool serve_one(const WorkerConfig& config, const WorkerPlace& place, SessionFunction serve) {

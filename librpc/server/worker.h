@@ -29,6 +29,10 @@ Result<> prepare_worker(const WorkerPlace& place, pid_t parent);
 /// no new privileges.
 Result<> confine(const WorkerLimits& limits);
 
+/// Serves a short session that has no client, so that the real one finds its memory present: page
+/// faults are most of what the first requests cost in a process that has just been forked.
+void rehearse(const WorkerConfig& config, const WorkerPlace& place, SessionFunction serve);
+
 /// Waits for a client's socket and serves its session. False: none came, the daemon is gone.
 bool serve_one(const WorkerConfig& config, const WorkerPlace& place, SessionFunction serve);
 

@@ -230,6 +230,7 @@ class Zygote {
       std::fprintf(stderr, "%s\n", ready.error().text.c_str());
       ::_exit(kFailedWorker);
     }
+    rehearse(config_, place, serve_);
     serve_one(config_, place, serve_);
     std::fflush(nullptr);
     ::_exit(0);  // nothing else: handlers of uploaded code, and giving memory back, only take time

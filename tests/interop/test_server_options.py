@@ -235,3 +235,11 @@ def test_a_session_sees_only_the_environment_that_compiled_code_needs(farm, tmp_
     zygote = peers.until(lambda: peers.descendants(server.pid))[0]
     environment = pathlib.Path(f"/proc/{zygote}/environ").read_bytes()
     assert b"TVM_NUM_THREADS=3" in environment and b"s3cret" not in environment
+
+
+def test_T15_an_idle_limit_is_off_by_default_and_named_when_it_ends_a_session(farm):
+    server = farm.server("--timeout", "0.3")
+    with wire.session(server.address) as raw:
+        with pytest.raises(wire.RemoteError, match=r"option --timeout.*idle for 0\.3 s"):
+            raw.answer()
+    assert "idle_ms=none" in run_server("--check", "--port", 0)[1]
