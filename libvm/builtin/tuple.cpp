@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "builtin/tables.h"
+#include "exec/values.h"
 
 namespace outpost::vm {
 namespace {
@@ -14,7 +15,7 @@ void null_value(const Args& args, Any*) {
 
 void copy(const Args& args, Any* out) {
   args.need(1);
-  put(out, keep(args[0]));
+  reinterpret_cast<TVMFFIAny&>(*out) = owned(args[0]);
 }
 
 void make_tuple(const Args& args, Any* out) {
