@@ -22,7 +22,10 @@ if (($# == 0)); then
   set -- --name ours --server "$programs/rpc_server --host 127.0.0.1 --port {port} --key {key} {tracker}" \
     --tracker "$programs/tracker --host 127.0.0.1 --port {port}" \
     --stock-python "$root/build/venv/bin/python" --floor \
-    --what session,call,upload,copy,memory,client,tuner --rounds 3 --out "$root/build/bench/bench.json"
+    --name stock-server-our-tracker \
+    --server "$root/build/venv/bin/python -m tvm.exec.rpc_server --host 127.0.0.1 --port {port} --port-end {port_end} --key {key} {tracker}" \
+    --tracker "$programs/tracker --host 127.0.0.1 --port {port}" \
+    --what session,call,upload,copy,memory,tuner --sizes 1K,256M --copy-sizes 1M,256M --rounds 3 --out "$root/build/bench/bench.json"
 fi
 cmd=("$root/build/venv/bin/python" "$here/compare.py" --bin "$bin" "$@")
 if [[ ${BENCH_NETNS:-0} == 1 ]]; then
