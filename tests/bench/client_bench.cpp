@@ -64,7 +64,7 @@ void bench(const client::Session& session, double seconds) {
     const char* name;
     std::size_t bytes;
   };
-  for (const auto& [name, bytes] : {Size{"1M", 1U << 20}, Size{"256M", 256U << 20}}) {
+  for (const auto& [name, bytes] : {Size{"256M", 256U << 20}, Size{"1M", 1U << 20}}) {
     const auto data = pattern(bytes);
     std::vector<std::byte> back(bytes);
     const auto rate = [&](const char* what, const std::function<void()>& act) {
