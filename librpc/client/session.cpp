@@ -80,6 +80,16 @@ bool Session::is_open() const {
   return link_ && link_->is_open();
 }
 
+bool Session::answers() const {
+  try {
+    (void)cpu().exists();
+  } catch (const RemoteError&) {  // which is an answer
+  } catch (const RpcError&) {
+    return false;
+  }
+  return true;
+}
+
 std::string Session::server_key() const {
   return Access::link(*this).server_key();
 }

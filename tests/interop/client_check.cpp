@@ -1,6 +1,7 @@
 // A user's program over the installed headers: one named check against one real server.
 //   client_check HOST PORT KEY CHECK [ARGUMENT...]     exit code 0 when all was as expected
 #include <outpost/rpc/client.h>
+#include <outpost/rpc/tracker_client.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -316,11 +317,65 @@ void hop(const Context& c) {
   EXPECT(code_of([&] { client::connect(c.host, c.port, options); }) == client::Code::remote);
 }
 
+/// Here host and port are the tracker's, and the key is that of its one board.
+void tracker(const Context& c) {
+  auto session = client::connect_tracker(c.host, c.port);
+  EXPECT(session.ping());
+  const auto has_board = [&] {
+    for (const auto& q : session.summary().queues)
+      if (q.key == c.key) return true;
+    return false;
+  };
+  for (int i = 0; i < 3; ++i) {
+    const auto board = session.request(c.key);
+    EXPECT(!board.get_function("ffi.Array")(1).is_none());
+  }
+  EXPECT(has_board());
+  client::RequestOptions impatient;
+  impatient.wait = std::chrono::milliseconds{200};
+  EXPECT(code_of([&] { session.request("no-such-board", impatient); }) == client::Code::timeout);
+  EXPECT(session.ping());  // on a new connection, since the old one held the request
+  session.close();
+  EXPECT(code_of([&] { session.ping(); }) == client::Code::closed);
+}
+
+/// A lost session is tried again on a fresh board; an error and the session's time-out are not.
+void run_again(const Context& c) {
+  auto session = client::connect_tracker(c.host, c.port);
+  int runs = 0;
+  const auto run = [&](const char* function, const client::RequestOptions& options) {
+    runs = 0;
+    return code_of([&] {
+      session.request_and_run(
+          c.key,
+          [&](Session& board) {
+            ++runs;
+            board.upload_file(c.more.at(0), "probe.so");
+            const auto module = board.load_module("probe.so");
+            return runs == 1 ? module[function](20'000) : module["noargs"]();
+          },
+          options);
+    });
+  };
+  client::RequestOptions options;
+  EXPECT(run("crash", options) == client::Code::internal);  // nothing was thrown
+  EXPECT(runs == 2);
+  EXPECT(run("absent", options) == client::Code::not_found);
+  EXPECT(runs == 1);
+  options.connect.session_timeout = std::chrono::milliseconds{500};
+  EXPECT(run("sleep_ms", options) == client::Code::session_timeout);
+  EXPECT(runs == 1);
+}
+
 const std::map<std::string, void (*)(const Context&)> kChecks{
-    {"values", values},         {"files", files},     {"listing", listing}, {"tensors", tensors},
-    {"large_copy", large_copy}, {"modules", modules}, {"mixing", mixing},   {"expiry", expiry},
-    {"slow_call", slow_call},   {"crash", crash},     {"orphan", orphan},   {"closed", closed},
-    {"wrong_key", wrong_key},   {"hop", hop}};
+    {"values", values},         {"files", files},
+    {"listing", listing},       {"tensors", tensors},
+    {"large_copy", large_copy}, {"modules", modules},
+    {"mixing", mixing},         {"expiry", expiry},
+    {"slow_call", slow_call},   {"crash", crash},
+    {"orphan", orphan},         {"closed", closed},
+    {"wrong_key", wrong_key},   {"hop", hop},
+    {"tracker", tracker},       {"run_again", run_again}};
 
 }  // namespace
 

@@ -132,3 +132,17 @@ def test_a_second_hop(farm, outer, inner):
 @pytest.mark.parametrize("host", ["::1"])
 def test_ipv6(farm, host):
     passes(farm.server(key="lab", host=host), "values")
+
+
+@pytest.mark.parametrize("tracker", ["stock", "ours"])
+@pytest.mark.parametrize("server", ["stock", "ours"])
+def test_requests_through_a_tracker(farm, tracker, server):
+    desk = farm.tracker() if tracker == "ours" else farm.stock_tracker()
+    (farm.server if server == "ours" else farm.stock_server)(key="lab", tracker=desk)
+    passes(desk, "tracker")
+
+
+def test_a_lost_session_is_run_again(farm, probe):
+    desk = farm.tracker()
+    farm.server(key="lab", tracker=desk)
+    passes(desk, "run_again", probe)

@@ -158,6 +158,21 @@ TEST(ClientSessionFace, SaysThatTheServerEndedTheSession) {
             "the session with the adopted socket is lost: the server ended the session (Shutdown)");
 }
 
+TEST(ClientSessionFace, FindsOutThatTheSessionIsLostBehindAnError) {
+  int asked = 0;
+  Peer peer{[&](rpc::FrameCode code, ByteReader) {
+    if (code == rpc::FrameCode::call_func) return raised("the worker crashed");
+    return ++asked == 3 ? Frame{} : pointer(7);
+  }};
+  const auto session = peer.open();
+  const auto f = session.get_function("f");
+  EXPECT_EQ(text_of<RemoteError>([&] { f(); }), "the worker crashed");
+  EXPECT_TRUE(session.is_open());
+  EXPECT_FALSE(text_of<RpcError>([&] { (void)session.cpu().exists(); }).empty());
+  EXPECT_FALSE(session.answers());
+  EXPECT_FALSE(session.is_open());
+}
+
 TEST(ClientSessionFace, LimitsTheWaitForAnAnswer) {
   std::atomic<bool> asked{false};
   std::binary_semaphore over{0};

@@ -85,7 +85,10 @@ class OUTPOST_CLIENT_API Session {
 
   /// Ends the session now. What came from it may be dropped later, but not used.
   void close();
+  /// False once this client knows of the end; see answers().
   bool is_open() const;
+  /// Asks the server something cheap: false when the session is lost. Never throws RpcError.
+  bool answers() const;
   /// What the server called itself in the handshake, "server:<key>".
   std::string server_key() const;
 

@@ -77,7 +77,11 @@ class OUTPOST_CLIENT_API Tracker {
       auto session = request(key, options);
       try {
         return run(session);
-      } catch (const ConnectionError& e) {
+      } catch (const SessionTimeoutError&) {
+        throw;
+      } catch (const RpcError& e) {
+        // A server whose session crashed says so in an error of its own, then closes.
+        if (session.answers()) throw;
         if (tries >= max_retry) give_up(key, tries, e);
       }
     }
