@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "outpost/board_table.h"
 #include "outpost/progress.h"
 
 namespace outpost::app {
@@ -37,7 +38,9 @@ Address tracker_address(const Target& target) {
 }
 
 nlohmann::json json_of(const client::TrackerSummary& summary) {
-  nlohmann::json out{{"servers", nlohmann::json::array()}, {"queues", nlohmann::json::array()}};
+  nlohmann::json out{{"servers", nlohmann::json::array()},
+                     {"queues", nlohmann::json::array()},
+                     {"boards", nlohmann::json::array()}};
   for (const auto& s : summary.servers) {
     nlohmann::json server{{"key", s.key}, {"host", s.host}, {"port", s.port}};
     for (const auto& [name, text] : s.others)
@@ -46,6 +49,13 @@ nlohmann::json json_of(const client::TrackerSummary& summary) {
   }
   for (const auto& q : summary.queues)
     out["queues"].push_back({{"key", q.key}, {"free", q.free}, {"pending", q.pending}});
+  for (const auto& b : summary.boards)
+    out["boards"].push_back(
+        {{"key", b.key},
+         {"address", b.host + ":" + b.port},
+         {"state", b.state},
+         {"holder", b.holder.empty() ? nlohmann::json{} : nlohmann::json(b.holder)},
+         {"state_seconds", b.state_seconds}});
   return out;
 }
 
@@ -59,6 +69,7 @@ void devices(Connection& connection, const DevicesCommand& command) {
   }
   const auto at = tracker_address(connection.target());
   fmt::print("Tracker address {}:{}\n\n{}", at.host, at.port, client::text_summary(summary));
+  fmt::print("{}", board_table(summary));
 }
 
 void ping(Connection& connection, const PingCommand& command) {

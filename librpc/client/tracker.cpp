@@ -3,7 +3,9 @@
 #include <outpost/rpc/tracker_client.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <optional>
+#include <tuple>
 
 #include "client/channel.h"
 #include "client/link.h"
@@ -26,6 +28,11 @@ T checked(Result<T> result) {
   if (dynamic_cast<const ConnectionError*>(&last) != nullptr)
     throw ConnectionError{last.code(), text};
   throw RpcError{last.code(), text};
+}
+
+std::string without_role(std::string_view key) {
+  constexpr std::string_view kRole = "server:";
+  return std::string{key.starts_with(kRole) ? key.substr(kRole.size()) : key};
 }
 
 }  // namespace
@@ -148,7 +155,7 @@ bool Tracker::ping() {
 }
 
 TrackerSummary Tracker::summary() {
-  const auto text = impl_->ask(rpc::SummaryRequest{}, impl_->answer_limit());
+  const auto text = impl_->ask(rpc::SummaryRequest{.boards = true}, impl_->answer_limit());
   auto answer = checked(rpc::decode_summary(text));
   TrackerSummary out;
   for (auto& s : answer.servers) {
@@ -158,6 +165,12 @@ TrackerSummary Tracker::summary() {
     out.servers.push_back(std::move(server));
   }
   for (auto& q : answer.queues) out.queues.push_back({std::move(q.key), q.free, q.pending});
+  if (answer.boards)
+    for (auto& b : *answer.boards)
+      out.boards.push_back({without_role(b.key), std::move(b.host), std::move(b.port),
+                            std::move(b.state), b.holder.value_or(""), b.state_seconds});
+  std::ranges::sort(out.boards, {},
+                    [](const TrackerBoard& b) { return std::tie(b.key, b.host, b.port); });
   return out;
 }
 

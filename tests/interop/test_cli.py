@@ -10,6 +10,7 @@ import pytest
 
 import models
 import peers
+import tracker_wire
 
 numpy = pytest.importorskip("numpy")
 LIMIT = 60.0
@@ -35,7 +36,7 @@ class Lab:
         self.tracker = farm.tracker() if tracker == "ours" else farm.stock_tracker()
         start = farm.server if self.ours else farm.stock_server
         self.server = start(key="board", tracker=self.tracker)
-        peers.until(lambda: json.loads(works("devices", "--json", *self.at))["servers"], 30.0, 0.1)
+        peers.until(lambda: json.loads(works("devices", "--json", *self.at))["queues"], 30.0, 0.1)
 
     @property
     def at(self):
@@ -73,7 +74,26 @@ def test_the_table_is_the_stock_clients(lab):
 
     session = rpc.connect_tracker(lab.tracker.host, lab.tracker.port)
     peers.until(lambda: session.summary()["queue_info"]["board"]["free"] == 1, 30.0, 0.1)
-    assert works("devices", *lab.at).partition("\n\n")[2] == session.text_summary()
+    assert works("devices", *lab.at).partition("\n\n")[2].startswith(session.text_summary())
+
+
+def test_t17_t02_devices_say_who_holds_a_board_and_which_key_nobody_has(farm):
+    from tvm import rpc
+
+    tracker = farm.tracker()
+    server = farm.server(key="board", tracker=tracker)
+    at = ["--tracker", tracker.at]
+    peers.until(lambda: "free" in works("devices", *at).partition("Boards")[2], 30.0, 0.1)
+    session = rpc.connect_tracker(tracker.host, tracker.port)
+    held = session.request("board")
+    board = json.loads(works("devices", *at, "--json"))["boards"][0]
+    assert (board["address"], board["key"], board["state"]) == (f"{server.host}:{server.port}", "board", "busy")
+    assert board["holder"].startswith("127.0.0.1") and board["state_seconds"] >= 0
+    assert "busy" in works("devices", *at).partition("Boards")[2]
+    waiter = tracker_wire.RawTracker((tracker.host, tracker.port))
+    waiter.post([tracker_wire.REQUEST, "typo", "", 1])
+    peers.until(lambda: "no board has the key 'typo', 1 waiting" in works("devices", *at), 10.0, 0.1)
+    del held
 
 
 def test_ping(lab):

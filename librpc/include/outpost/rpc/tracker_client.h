@@ -27,9 +27,20 @@ struct TrackerQueue {
   std::uint64_t free = 0;
   std::uint64_t pending = 0;
 };
+/// What one board does now; only an Outpost tracker tells.
+struct TrackerBoard {
+  std::string key;  ///< without "server:"
+  std::string host;
+  std::string port;
+  /// "free", "busy", "away" (registered, offers nothing now) or "suspect" (silent, not handed out).
+  std::string state;
+  std::string holder;        ///< address of the client that was sent there; empty when nobody was
+  double state_seconds = 0;  ///< how long it has been in that state
+};
 struct TrackerSummary {
   std::vector<TrackerServer> servers;
   std::vector<TrackerQueue> queues;
+  std::vector<TrackerBoard> boards;  ///< by key and address; empty from a stock tracker
 };
 /// The table that users of trackers know: servers by key, then the queues.
 OUTPOST_CLIENT_API std::string text_summary(const TrackerSummary& summary);
