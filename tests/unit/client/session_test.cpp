@@ -84,8 +84,8 @@ class Peer {
       const auto answer =
           code == rpc::FrameCode::init_server ? returned({rpc::arg::none()}) : reply_(code, in);
       if (answer.empty()) return socket_.reset();
-      EXPECT_EQ(::send(socket_.get(), answer.data(), answer.size(), MSG_NOSIGNAL),
-                static_cast<ssize_t>(answer.size()));
+      // A client may leave without waiting for its last answers; the cases judge what it saw.
+      if (::send(socket_.get(), answer.data(), answer.size(), MSG_NOSIGNAL) < 0) return;
     }
   }
 
