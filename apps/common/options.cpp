@@ -107,11 +107,13 @@ void add_daemon_options(CLI::App& app, DaemonOptions& options) {
                                                                      {"warn", LogLevel::warn},
                                                                      {"error", LogLevel::error}};
   app.add_option("--log-format", options.log.format, "How log lines look on standard error")
-      ->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case))
+      ->transform(
+          CLI::CheckedTransformer(kFormats, CLI::ignore_case).description("{plain,journal,json}"))
       ->default_str("plain")
       ->group("Logging");
   app.add_option("--log-level", options.log.level, "Least level that is logged")
-      ->transform(CLI::CheckedTransformer(kLevels, CLI::ignore_case))
+      ->transform(
+          CLI::CheckedTransformer(kLevels, CLI::ignore_case).description("{debug,info,warn,error}"))
       ->default_str("info")
       ->group("Logging");
   app.add_flag("--silent", options.silent, "Log warnings and errors only")->group("Logging");

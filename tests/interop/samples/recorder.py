@@ -173,7 +173,8 @@ def export(ex, folder, stem, forms=("so",)):
             tar = os.path.join(folder, stem + ".parts.tar")
             ex.export_library(tar)
             with tarfile.open(tar) as t:
-                t.extractall(folder + "/parts", filter="data")
+                # Debian 12's Python 3.11.2 has no filters yet.
+                t.extractall(folder + "/parts", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
             names = sorted(os.listdir(folder + "/parts"))
             subprocess.run(["ld", "-r", "-o", path] + [folder + "/parts/" + n for n in names], check=True)
             for n in names:
