@@ -80,6 +80,15 @@ def memory_kb(pid, field="VmRSS"):
     raise KeyError(field)
 
 
+def kill_all(pids):
+    """SIGKILL to each; one may be gone already, since a worker follows its parent into death."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 class Process:
     """A child whose lines are kept; wait_for() waits for one of them."""
 
@@ -149,9 +158,7 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        for pid in below:
-            if alive(pid):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(pid for pid in below if alive(pid))
 
 
 class Daemon(Process):

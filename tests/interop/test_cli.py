@@ -1,6 +1,5 @@
 """The command line `outpost` against stock peers and ours, in every pairing of tracker and server."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -166,9 +165,7 @@ def test_a_lost_server_during_a_download_leaves_no_file(farm, tmp_path):
         [str(peers.needed("outpost")), "upload", "-a", board.at, "-k", "board", str(tmp_path / "large.bin"), "+",
          "download", "large.bin", str(tmp_path / "back.bin")], stderr=subprocess.PIPE, text=True)
     peers.until(lambda: list(tmp_path.glob("back.bin.part*")), 60.0)
-    for pid in [*peers.descendants(board.pid), board.pid]:
-        with contextlib.suppress(ProcessLookupError):  # a worker follows its parent into death
-            os.kill(pid, 9)
+    peers.kill_all([*peers.descendants(board.pid), board.pid])
     _, error = client.communicate(timeout=LIMIT)
     assert client.returncode == 3, error
     assert [p.name for p in tmp_path.iterdir()] == ["large.bin"]

@@ -114,8 +114,7 @@ def test_p10_dropping_handles_is_quiet_when_the_server_is_gone(own_board):
     client = subprocess.Popen([str(c) for c in command(own_board, "orphan")], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert client.stdout.readline() == "holding\n"
-    for pid in [*peers.descendants(own_board.pid), own_board.pid]:
-        peers.os.kill(pid, peers.signal.SIGKILL)
+    peers.kill_all([*peers.descendants(own_board.pid), own_board.pid])
     out, error = client.communicate("go\n", timeout=LIMIT)
     assert client.returncode == 0, out + error
     assert error == ""

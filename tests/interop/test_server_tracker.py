@@ -110,8 +110,8 @@ def test_T13_the_board_returns_after_an_outage_and_its_session_is_not_touched(fa
     address, match_key = take(any_tracker.address)
     raw = wire.session(address, f"client:{match_key}")
     noargs = raw.member(raw.load(pathlib.Path(probe).read_bytes()), "noargs")
-    for pid in [any_tracker.pid, *peers.descendants(any_tracker.pid)]:  # the stock one has a child that listens
-        os.kill(pid, signal.SIGKILL)
+    # the stock one has a child that listens
+    peers.kill_all([any_tracker.pid, *peers.descendants(any_tracker.pid)])
     server.wait_for("tracker lost tracker=")
     server.wait_for("tracker cannot be reached .*tries=4 ", 20.0)
     assert raw.call(noargs)[1] == 42
